@@ -282,7 +282,7 @@ def train(
     (text, label), a list of dicts, a dict of columns, a pandas DataFrame, a datasets.Dataset, which go by their names
     ("text", "label" and so on: docs/data.md) and are written to the folder RUN.data; valid and test: the same.
     source, target: two files or lists of lines. settings: keys of the configuration (docs/cli.md), for example
-    d_model=128, model_from="bert-base".
+    context=128, model_from="bert-base".
     callbacks hear each step and each evaluation; False ends the run, an exception or Ctrl-C ends it too and is raised
     again, each after it was saved: resume=True goes on. Raises UserError, NumericError when a loss is not finite, and
     MachineError.

@@ -135,7 +135,8 @@ uint64_t free_disk_bytes(const std::string& path) {
 
 void check_free_disk(const std::string& path, uint64_t need, const std::string& what, const std::string& use) {
   if (const uint64_t free = free_disk_bytes(path); need > free)
-    fail_user(what, " needs ", need / 1000000, " MB", use, ", and its disk has ", free / 1000000, " MB free");
+    fail_user(what, " needs ", printed("%.1f", static_cast<double>(need) / 1e6), " MB", use, ", and its disk has ",
+        printed("%.1f", static_cast<double>(free) / 1e6), " MB free");
 }
 
 MappedFile::MappedFile(const std::string& path) {
@@ -275,6 +276,8 @@ TemporaryFolder::~TemporaryFolder() {
   std::error_code ignored;
   std::filesystem::remove_all(path_, ignored);
 }
+
+OutputFolder::~OutputFolder() { ::rmdir(path_.c_str()); }  // which fails if the folder holds anything
 
 std::string missing_model_hint(const std::string& path) {
   if (path.ends_with(".bin") || path.ends_with(".pt") || path.ends_with(".pth"))

@@ -173,6 +173,19 @@ class TemporaryFolder {
   std::string path_;
 };
 
+// A folder for new files, made with its parents. The destructor removes it if it is empty: a failed command leaves
+// none.
+class OutputFolder {
+ public:
+  explicit OutputFolder(const std::string& path) : path_(path) { make_directories(path); }
+  ~OutputFolder();
+  OutputFolder(const OutputFolder&) = delete;
+  OutputFolder& operator=(const OutputFolder&) = delete;
+
+ private:
+  std::string path_;
+};
+
 // A hint to append to the error that `path` is no readable model: how to get a model folder for a name on the Hugging
 // Face Hub ("org/name") or PyTorch's weights. "" for other paths.
 std::string missing_model_hint(const std::string& path);

@@ -207,7 +207,7 @@ void validate(const Config& config);
 
 // User error for a key that the task and its architecture do not have, unless at its default.
 void check_keys_belong(const Config& config);
-// The same for one --set, whatever its value.
+// The same for one --set, whatever its value; also for a key that model.from decides.
 void check_setting_belongs(const Config& config, const std::string& key_and_value);
 
 // learning_rate, or what its 0 stands for.

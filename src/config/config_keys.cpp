@@ -96,6 +96,13 @@ std::string group_text(const GroupConfig& group) {
       "\" has no \"", missing.name, "\"", others);
 }
 
+// Whether the configuration of model.from takes the key's place. Of translations max_seq_len is the user's limit.
+bool folder_decides(const ConfigKey& key, const Config& config) {
+  const std::string_view name = key.name;
+  return !config.model.from.empty() && key.section == std::string_view("model") && name != "architecture" &&
+         name != "from" && (name != "max_seq_len" || task_kind(config) != TaskKind::kTranslation);
+}
+
 // A default or no limit. num_layers sets both stacks, even if the model has one.
 bool asks_for_nothing(const ConfigKey& key, const Config& config) {
   const std::string_view name = key.name;
@@ -278,6 +285,10 @@ void check_keys_belong(const Config& config) {
 
 void check_setting_belongs(const Config& config, const std::string& key_and_value) {
   const std::vector<const ConfigKey*> keys = keys_of_setting(key_and_value);
+  for (const ConfigKey* key : keys)
+    if (folder_decides(*key, config))
+      fail_user("--set ", key_and_value, ": the model folder decides \"", key->name, "\" (model.from = \"",
+          config.model.from, "\")");
   if (std::ranges::any_of(keys, [&](const ConfigKey* key) { return key_belongs(*key, config); })) return;
   for (const ConfigKey* key : keys)
     if (std::string_view(key->name) != "batch_tokens" || config.data.batch_tokens != 0)

@@ -91,6 +91,25 @@ TEST(Config, KeysOfOtherTasksAreRefused) {
   for (const Preset& preset : presets()) check_keys_belong(parse_config(to_toml(load_config(preset.name), true), "p"));
 }
 
+// A folder's configuration takes the place of the model's keys; presets and files of them may hold these keys.
+TEST(Config, SettingsThatTheModelFolderDecidesAreRefused) {
+  Config chat = load_config("chat");
+  EXPECT_EQ(user_error([&] { check_setting_belongs(chat, "dropout=0.3"); }),
+      "--set dropout=0.3: the model folder decides \"dropout\" (model.from = \"models/chat\")");
+  for (const char* setting : {"model.d_model=64", "num_layers=2", "max_seq_len=64", "tie_head=true"})
+    EXPECT_CONTAINS(user_error([&] { check_setting_belongs(chat, setting); }), "the model folder decides");
+  for (const char* setting : {"architecture=llama", "model.from=b", "context=64", "lora.rank=2"})
+    check_setting_belongs(chat, setting);
+  check_keys_belong(chat);
+  chat.model.from.clear();
+  check_setting_belongs(chat, "dropout=0.3");
+  Config t5 = load_config("t5-small");
+  t5.model.from = "folder";
+  check_setting_belongs(t5, "max_seq_len=32");  // pairs longer than this are left out
+  set_value(t5, "architecture=marian");         // whose norm the folder has
+  validate(t5);
+}
+
 TEST(Config, KeysOfImagesAndVisionTransformersAreChecked) {
   const auto refused = [](const std::vector<std::string>& settings, const std::string& part) {
     Config config = load_config("vit-tiny");
@@ -99,6 +118,7 @@ TEST(Config, KeysOfImagesAndVisionTransformersAreChecked) {
   };
   refused({"image_memory=much"}, "image_memory = \"much\" is not an amount; write for example 4GiB or 500MB");
   refused({"image_memory=2"}, "image_memory = \"2\": give a unit, such as 2GB");
+  refused({"image_size=1"}, "image_size = 1 is too small: at least 2 is needed");
   refused({"num_heads=5"}, "d_model = 192 is not divisible by num_heads = 5");
   refused({"patch_size=5"}, "image_size = 32 is not divisible by patch_size = 5");
   const Config vit = load_config("vit-tiny");
@@ -217,6 +237,17 @@ TEST(Config, ImpossibleCombinationsGiveTheFigures) {
   Config broken;
   broken.model.dropout = std::numeric_limits<double>::quiet_NaN();
   EXPECT_CONTAINS(user_error([&] { validate(broken); }), "\"dropout\" must be");
+}
+
+TEST(Config, RankZeroLeavesAPresetsAdaptersOut) {
+  for (const char* preset : {"chat", "preferences"}) {
+    Config config = load_config(preset);
+    set_value(config, "lora.rank=0");
+    EXPECT_EQ(config.lora, LoraConfig{}) << preset;
+    validate(config);
+    set_value(config, "lora.alpha=8");
+    EXPECT_CONTAINS(user_error([&] { validate(config); }), "lora.alpha = 8.0 needs lora.rank");
+  }
 }
 
 TEST(Config, PresetsLoadValidateAndSurviveTheirOwnText) {

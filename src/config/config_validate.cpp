@@ -100,11 +100,12 @@ void check_layers(const ModelConfig& model) {
 
 void check_model(const Config& config) {
   const ModelConfig& model = config.model;
+  require(
+      model.architecture != "t5" || config.data.joint_vocab, "a t5 has one vocabulary: it needs joint_vocab = true");
+  if (!model.from.empty()) return;
   check_layers(model);
   require(model.d_model % 2 == 0,
       named("d_model", model.d_model) + " is odd, but positions take pairs of a sine and a cosine");
-  require(
-      model.architecture != "t5" || config.data.joint_vocab, "a t5 has one vocabulary: it needs joint_vocab = true");
   require(model.architecture != "marian" || (model.norm == "post" && !model.final_norm && model.tie_head),
       "a marian has norm = \"post\", final_norm = false and tie_head = true");
   require(model.architecture != "marian" || model.share_embeddings || !config.data.joint_vocab,
@@ -204,6 +205,7 @@ void check_images(const Config& config) {
   const ModelConfig& model = config.model;
   const std::string task = "task = \"" + data.task + "\"";
   require(data.batch_size > 0, task + " needs a batch_size");
+  require(data.image_size != 1, "image_size = 1 is too small: at least 2 is needed, or 0 for images as they are");
   require(data.train_source.empty(), task + " reads no text, but a training file is given");
   require(
       data.task == "images" || config.train.label_smoothing == 0, task + " has no classes: label_smoothing must be 0");

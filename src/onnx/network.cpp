@@ -361,7 +361,7 @@ std::unique_ptr<OnnxNetwork> load_onnx(const std::string& path, int64_t classes)
 
 void save_onnx_folder(const OnnxNetwork& network, const std::string& folder) {
   namespace fs = std::filesystem;
-  make_directories(folder);
+  const OutputFolder made(folder);
   const std::string parameters = (fs::path(folder) / kParametersFile).string();
   OnnxModel model = network.model();
   std::vector<std::vector<float>> converted;

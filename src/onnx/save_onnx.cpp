@@ -414,7 +414,7 @@ std::vector<OnnxFile> onnx_files(const PretrainedModel& model, const OnnxFileOpt
 
 void export_onnx_folder(const PretrainedModel& model, const ParameterLayout& layout, const float* parameters,
     const std::string& folder, const OnnxFolderOptions& options) {
-  make_directories(folder);
+  const OutputFolder made(folder);
   for (const OnnxFile& file : onnx_files(model, options.files))
     save_onnx(layout, parameters, file, folder, options.onnx);
   save_companions(model, folder);

@@ -112,13 +112,25 @@ bool is_record(const fs::path& path) {
          name == "checkpoints";
 }
 
-void copy_folder(const fs::path& from, const fs::path& to) {
-  make_directories(to.string());
-  for (const auto& entry : fs::directory_iterator(from)) {
-    if (is_record(entry.path())) continue;
-    const fs::path target = to / entry.path().filename();
-    if (entry.is_directory()) copy_folder(entry.path(), target);
-    else fs::copy_file(entry.path(), target);
+// Leaves nothing if it fails.
+void copy_model(const std::string& from, const std::string& to) {
+  std::vector<fs::path> files;
+  uint64_t bytes = 0;
+  constexpr auto kOptions = fs::directory_options::follow_directory_symlink;
+  for (fs::recursive_directory_iterator entry(from, kOptions), end; entry != end; ++entry)
+    if (is_record(entry->path())) entry.disable_recursion_pending();
+    else if (!entry->is_directory())
+      bytes += entry->file_size(), files.push_back(entry->path().lexically_relative(from));
+  check_free_disk(to, bytes, "'" + to + "'");
+  try {
+    for (const fs::path& file : files) {
+      make_directories((to / file).parent_path().string());
+      fs::copy_file(from / file, to / file);
+    }
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove_all(to, ignored);
+    throw;
   }
 }
 
@@ -162,7 +174,7 @@ void save_quantized(const std::string& model, const StaticScales& scales, const 
   if (!is_same_folder(model, out)) {
     if (file_exists(out) && !(fs::is_directory(out) && fs::is_empty(out))) fail_user("'", out, "' exists already");
     try {
-      copy_folder(model, out);
+      copy_model(model, out);
     } catch (const fs::filesystem_error& error) {
       fail_system("cannot copy '" + model + "' to '" + out + "': " + error.code().message());
     }

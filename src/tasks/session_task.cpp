@@ -187,6 +187,13 @@ void take_run_weights(Session& session, const std::string& folder) {
   fill(session, weights_of(folder));
 }
 
+std::string SessionTask::advice() const {
+  const std::string batch = batch_key() == &DataConfig::batch_tokens ? "batch_tokens" : "batch_size";
+  if (config_.data.*batch_key() != least()) return "; a smaller " + batch + " needs less (see `linnet plan`)";
+  const std::string shorter = shorter_key();
+  return "; fewer or smaller layers" + (shorter.empty() ? "" : " or a smaller " + shorter) + " need less";
+}
+
 // With a memory limit training steps are planned for what the process leaves of it. The plans and what follows take
 // memory too, known only afterwards: planning repeats until all fits or takes no less.
 void SessionTask::prepare(Capacity capacity) {

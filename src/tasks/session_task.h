@@ -114,7 +114,6 @@ class SessionTask : public TrainingTask {
  protected:
   // Makes the batches, once memory is planned and known to suffice.
   virtual void begin() = 0;
-  virtual const char* advice() const { return "; a smaller batch_size needs less (see `linnet plan`)"; }
   // The model of the initial or describing folder; null: none.
   virtual const PretrainedModel* pretrained() const { return nullptr; }
 
@@ -125,6 +124,8 @@ class SessionTask : public TrainingTask {
   std::unique_ptr<Session> session_;
 
  private:
+  std::string advice() const;  // what needs less memory: the end of a message
+
   std::shared_ptr<const Teacher> teacher_;
   MemoryForecast forecast_;
 };

@@ -74,21 +74,8 @@ constexpr std::array kActions{
         .export_model = export_image_run},
 };
 
-// Checked before anything is read: `model.from` is a model folder.
-void check_first_model(const std::string& folder) {
-  const std::string named = "model.from = \"" + folder + "\": ";
-  if (!file_exists(folder)) fail_user(named, "there is no such folder (--set model.from=FOLDER)");
-  if (RunFolder(folder).has_config())
-    fail_user(named, "this is a run folder; --init starts from one, and `linnet export` makes a model folder of it");
-  if (!is_pretrained_folder(folder))
-    fail_user(named, "not a model folder, which has a config.json with a \"model_type\"");
-}
-
 std::unique_ptr<SessionTask> open_task(const Config& config, const std::string& from) {
-  // load_onnx() reports errors of network files.
-  const bool is_network = task_kind(config) == TaskKind::kImages ||
-                          (task_kind(config) == TaskKind::kTexts && is_onnx_path(config.model.from));
-  if (from.empty() && !config.model.from.empty() && !is_network) check_first_model(config.model.from);
+  if (from.empty()) check_first_model(config);
   std::unique_ptr<SessionTask> task = task_actions(config).make(config);
   task->open(from);
   return task;
@@ -152,6 +139,20 @@ std::string training_text(const SafetensorsFile& state, const TrainConfig& train
   return text + line("best", fmt::format("step {}: {}loss {:.4f}", best, metric, number(state, "best_loss")));
 }
 }  // namespace
+
+void check_first_model(const Config& config) {
+  const std::string &folder = config.model.from, named = "model.from = \"" + folder + "\": ";
+  // load_onnx() reports errors of network files.
+  const bool is_network =
+      task_kind(config) == TaskKind::kImages || (task_kind(config) == TaskKind::kTexts && is_onnx_path(folder));
+  if (folder.empty() || is_network) return;
+  if (!file_exists(folder))
+    fail_user(named, "there is no such folder; --set model.from=FOLDER names the model to start from");
+  if (RunFolder(folder).has_config())
+    fail_user(named, "this is a run folder; --init starts from one, and `linnet export` makes a model folder of it");
+  if (!is_pretrained_folder(folder))
+    fail_user(named, "not a model folder, which has a config.json with a \"model_type\"");
+}
 
 const TaskActions& task_actions(const Config& config) {
   return *std::ranges::find(kActions, task_kind(config), &TaskActions::kind);

@@ -80,6 +80,9 @@ struct TaskActions {
 
 const TaskActions& task_actions(const Config& config);
 
+// User error if model.from is given and is no model folder. Checked before anything is read.
+void check_first_model(const Config& config);
+
 // Plans and binds everything; takes no planned memory. `from`: a run folder whose assets are used; empty: made anew.
 // Sets config.train.micro_batches if 0: as few as the memory limit allows. Error(kUser) with figures if too large.
 std::unique_ptr<TrainingTask> make_training_task(Config& config, const std::string& from);

@@ -100,7 +100,7 @@ TEST_F(BadInput, CommandLines) {
 
 TEST_F(BadInput, ConfigurationFiles) {
   expect_refused(run({"train", folder_ / "none.toml"}), {"none.toml", "No such file"});
-  expect_refused(run({"train", folder_.path()}), {"Is a directory"});
+  expect_refused(run({"train", folder_.path()}), {"is a folder without config.toml"});
   expect_refused(run({"train", "datse"}), {"\"datse\"", "did you mean the preset \"dates\"?"});
   expect_refused(run({"train", folder_.write("a.toml", "d_model = 16\nlearning_rat = 1\n")}),
       {"a.toml:2", "did you mean \"learning_rate\"?"});
@@ -508,6 +508,30 @@ TEST_F(BadRun, AFullDiskIsFoundBeforeTrainingAndLosesNothing) {
     EXPECT_EQ(contents(path + "/run/" + name), contents(whole_ + "/" + name)) << name;
   ::unlink((path + "/filler").c_str());
   EXPECT_EQ(train(path + "/run", {"max_steps=30"}, {"--resume"}).exit_code, 0);
+}
+
+TEST_F(BadInput, AModelThatADiskHasNoRoomForLeavesNothingThere) {
+  const std::string path = folder_ / "disk", out = path + "/out", model = std::string(LINNET_GOLDEN) + "/bert_model";
+  const SmallDisk disk(path, "size=32k");  // the weights have as many bytes, and a header
+  if (!disk.mounted()) GTEST_SKIP() << "this process may not mount a file system";
+  std::string texts;
+  for (int i = 0; i < 10; ++i) texts += "the dog sat " + std::to_string(i) + "\n";
+  const std::string text = folder_.write("text.txt", texts);
+  const Arguments commands[] = {{"quantize", model, "--calibrate", text, "-o", out}, {"convert", model, out}};
+  for (const Arguments& arguments : commands) {
+    expect_refused(run(arguments), {out, " needs 0.0 MB, and its disk has 0.0 MB free"});
+    EXPECT_FALSE(exists(out)) << arguments.front();
+  }
+}
+
+// The files that a resumed run replaces are not counted twice.
+TEST_F(BadRun, ADiskWithRoomForARunHasRoomToResumeIt) {
+  const std::string path = folder_ / "disk";
+  const SmallDisk disk(path, "size=4m");
+  if (!disk.mounted()) GTEST_SKIP() << "this process may not mount a file system";
+  ASSERT_EQ(train(path + "/run", {"d_model=72"}).exit_code, 0);
+  const Outcome resumed = train(path + "/run", {"d_model=72", "max_steps=30"}, {"--resume"});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.error;
 }
 
 TEST_F(BadRun, ADiskThatFillsUpWhileTrainingStopsTheRunWhichGoesOnOnceThereIsRoom) {

@@ -146,6 +146,15 @@ TEST_F(Chat, StepsAreTakenThoughThePresetLimitsEpochs) {
   EXPECT_EQ(last_step("steps", {"--steps", std::to_string(of_epochs + 7)}), of_epochs + 7);
 }
 
+// The preset's context is 512 tokens: of a model that takes fewer it is all of them.
+TEST_F(Chat, AContextLongerThanTheModelTakesIsTheModels) {
+  for (const char* context : {"context=512", "context=0"}) {
+    const Outcome outcome = train(context, "pairs.jsonl", {context, "max_steps=2"});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+  }
+  EXPECT_EQ(contents(folder_ / "context=512/model.safetensors"), contents(folder_ / "context=0/model.safetensors"));
+}
+
 // Weights that nothing changes are as large as the model: they are once in the folder, in their own form.
 TEST_F(Chat, FrozenWeightsAreSavedOnce) {
   const Arguments settings{"max_steps=20", "lora.base_storage=int4", "eval_every=10", "save_every=10",

@@ -83,10 +83,12 @@ class DamagedFolder : public ::testing::TestWithParam<const char*> {
       settings.insert(settings.end(), {"data.dir=" + made_->path(), "context=16"});
     } else {
       arguments.insert(arguments.end(), {"--source", *made_ / "source.txt", "--target", *made_ / "target.txt"});
-      settings.insert(
-          settings.end(), {"d_model=16", "d_ff=32", "num_heads=2", "num_layers=1", "max_seq_len=16", "vocab_size=30",
-                              "batch_tokens=0", "held_out_pairs=20", "metric=loss", "num_buckets=1"});
-      if (kind == "marian") settings.insert(settings.end(), {"architecture=marian", "norm=post"});
+      settings.insert(settings.end(),
+          {"max_seq_len=16", "vocab_size=30", "batch_tokens=0", "held_out_pairs=20", "metric=loss", "num_buckets=1"});
+      if (!starts_from_folder(more))
+        settings.insert(settings.end(), {"d_model=16", "d_ff=32", "num_heads=2", "num_layers=1"});
+      if (kind == "marian") settings.emplace_back("architecture=marian");
+      if (kind == "marian" && !starts_from_folder(more)) settings.emplace_back("norm=post");
     }
     settings.insert(settings.end(), more.begin(), more.end());
     for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});

@@ -46,7 +46,11 @@ TEST_F(FolderCommands, WhatIsNotThereYetIsSaid) {
   expect_refused(run({"info", folder_ / "nothing"}), "nothing'");
   folder_.write("texts.tsv", "a dog\tanimal\na law\tstate\n");
   expect_refused(run({"train", "sst2", "--data", folder_ / "texts.tsv", "--set", "model.from=nothere", "--run", run_}),
-      "nothere\": there is no such folder (--set model.from=FOLDER)");
+      "nothere\": there is no such folder; --set model.from=FOLDER names the model to start from");
+  const std::string chat = folder_.write("chat.toml", run({"presets", "chat"}).out);
+  for (const std::string& config : {std::string("chat"), chat})
+    expect_refused(run({"plan", config, "--set", "model.from=nothere"}),
+        "nothere\": there is no such folder; --set model.from=FOLDER names the model to start from");
   // Stopped before its first evaluation.
   ASSERT_EQ(train(run_).exit_code, 0);
   expect_refused(run({"embed", run_}), "embeds no sentences: it learned translation");

@@ -349,12 +349,13 @@ TEST_F(Images, AVisionTransformerIsTrainedExportedAndStartedFrom) {
     for (const char* setting : names) arguments.insert(arguments.end(), {"--set", setting});
     return arguments;
   };
+  const Arguments sizes = settings({"patch_size=3", "d_model=16", "num_heads=2", "num_encoder_layers=2", "d_ff=32"});
   const auto train = [&](const std::string& run_folder, Arguments more) {
     Arguments arguments{"train", "vit-tiny", "--data", folder_.path(), "--run", folder_ / run_folder};
+    if (!starts_from_folder(more)) arguments.insert(arguments.end(), sizes.begin(), sizes.end());
     const Arguments common =
-        settings({"image_size=0", "patch_size=3", "d_model=16", "num_heads=2", "num_encoder_layers=2", "d_ff=32",
-            "batch_size=32", "held_out_images=50", "augment_shift=0", "augment_mirror=false", "augment_mixup=0",
-            "warmup_steps=10", "learning_rate=0.005", "eval_every=60", "save_every=60"});
+        settings({"image_size=0", "batch_size=32", "held_out_images=50", "augment_shift=0", "augment_mirror=false",
+            "augment_mixup=0", "warmup_steps=10", "learning_rate=0.005", "eval_every=60", "save_every=60"});
     arguments.insert(arguments.end(), common.begin(), common.end());
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run(arguments);

@@ -33,14 +33,13 @@ class Masked : public ::testing::Test {
   }
   Outcome train_masked(const std::string& run_folder, const Arguments& settings, const Arguments& more = {}) const {
     Arguments arguments{"train", "bert-base", "--run", folder_ / run_folder};
-    const Arguments small{"d_model=32", "d_ff=64", "num_heads=2", "num_layers=1", "dropout=0.0", "max_seq_len=64",
-        "batch_size=8", "max_steps=120", "warmup_steps=10", "learning_rate=1e-2", "eval_every=40", "save_every=40",
-        "precision=fp32", "text=input.jsonl", "data.dir=" + folder_.path()};
-    for (const Arguments* list : {&small, &settings})
-      for (const std::string& setting : *list) {
-        arguments.emplace_back("--set");
-        arguments.push_back(setting);
-      }
+    Arguments small{"batch_size=8", "max_steps=120", "warmup_steps=10", "learning_rate=1e-2", "eval_every=40",
+        "save_every=40", "precision=fp32", "text=input.jsonl", "data.dir=" + folder_.path()};
+    if (!starts_from_folder(settings))
+      small.insert(
+          small.end(), {"d_model=32", "d_ff=64", "num_heads=2", "num_layers=1", "dropout=0.0", "max_seq_len=64"});
+    small.insert(small.end(), settings.begin(), settings.end());
+    for (const std::string& setting : small) arguments.insert(arguments.end(), {"--set", setting});
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run(arguments);
   }

@@ -152,6 +152,19 @@ TEST(Memory, ABudgetBelowTheLeastOfABatchCutsIt) {
   for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-4) << "step " << i + 1;
 }
 
+// The advice of a refusal is one that can be followed.
+TEST(Memory, ARunThatDoesNotFitWithTheSmallestBatchIsToldWhatElseNeedsLess) {
+  const TemporaryFolder folder;
+  for (const auto& [batch, advice] :
+      {std::pair{"batch_size=1", "; fewer or smaller layers or a smaller max_seq_len need less"},
+          {"batch_size=2", "; a smaller batch_size needs less (see `linnet plan`)"}}) {
+    const Outcome refused = run({"train", "reference", "--run", folder / "run", "--set", "train_samples=16", "--set",
+        "valid_samples=16", "--set", "micro_batches=1", "--memory", "20MB", "--set", batch});
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_NE(refused.error.find(advice), refused.error.npos) << refused.error;
+  }
+}
+
 // Asking is no mistake: the answer for a run that is too large is its figure, and what would fit.
 TEST(Memory, ThePlanCommandAnswersForARunThatDoesNotFit) {
   const Outcome smaller = run({"plan", "reference", "--set", "train_samples=64", "--memory", "100MB"});

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -104,6 +105,10 @@ Outcome train(const std::string& run_folder, const Arguments& settings, const Ar
   Arguments all = train_arguments(run_folder, settings);
   all.insert(all.end(), more.begin(), more.end());
   return run(all);
+}
+
+bool starts_from_folder(const Arguments& settings) {
+  return std::ranges::any_of(settings, [](const std::string& setting) { return setting.starts_with("model.from="); });
 }
 
 std::string contents(const std::string& path) {

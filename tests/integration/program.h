@@ -52,6 +52,9 @@ Outcome run(const Arguments& arguments, const Surroundings& surroundings = {});
 Arguments train_arguments(const std::string& run_folder, const Arguments& settings = {});
 Outcome train(const std::string& run_folder, const Arguments& settings = {}, const Arguments& more = {});
 
+// Whether the arguments set model.from, whose folder decides the model's sizes.
+bool starts_from_folder(const Arguments& settings);
+
 std::string contents(const std::string& path);
 std::vector<std::string> lines(const std::string& text);
 bool exists(const std::string& path);

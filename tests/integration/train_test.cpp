@@ -97,6 +97,11 @@ TEST_P(Signal, EndsAtOnceBeforeTheFirstStep) {
   EXPECT_EQ(outcome.signal, GetParam());
   EXPECT_EQ(outcome.error, "linnet: stopped before training began; nothing was learned\n");
   EXPECT_FALSE(exists(folder / "run/config.toml"));
+  const Outcome resumed = run({"train", folder / "run", "--resume"});
+  EXPECT_EQ(resumed.exit_code, 2);
+  EXPECT_NE(resumed.error.find("a run that was stopped before it began is begun with its first command again"),
+      resumed.error.npos)
+      << resumed.error;
 }
 
 // An evaluation of minutes is abandoned, and made up for by the resumed run.
@@ -311,7 +316,7 @@ TEST(Train, KeepsCheckpointsWhoseAverageIsARunOfItsOwn) {
   const std::string average = contents(folder / "b/model.safetensors");
   const Outcome resumed = run({"train", folder / "b", "--resume"});
   EXPECT_EQ(resumed.exit_code, 2);
-  EXPECT_NE(resumed.error.find("no state of training"), resumed.error.npos) << resumed.error;
+  EXPECT_NE(resumed.error.find("no training_state.safetensors"), resumed.error.npos) << resumed.error;
   EXPECT_EQ(contents(folder / "b/model.safetensors"), average);
   const Outcome list = run({"runs", folder.path()});
   EXPECT_EQ(list.exit_code, 0);
@@ -433,6 +438,21 @@ TEST(Resume, OfAFolderWithoutCheckpointStartsFromTheBeginning) {
   EXPECT_EQ(read_metrics(folder / "run"), read_metrics(folder / "whole"));
   EXPECT_EQ(train(folder / "new", shorter, {"--resume"}).exit_code, 0);  // nothing there at all
   EXPECT_EQ(read_metrics(folder / "new"), read_metrics(folder / "whole"));
+}
+
+TEST(Resume, OfARunThatLostItsStateIsRefusedAndChangesNothing) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(train(folder / "run").exit_code, 0);
+  const std::string model = contents(folder / "run/model.safetensors"),
+                    metrics = contents(folder / "run/metrics.jsonl");
+  std::filesystem::remove(folder / "run/training_state.safetensors");
+  const Outcome resumed = train(folder / "run", {}, {"--resume"});
+  EXPECT_EQ(resumed.exit_code, 2);
+  EXPECT_NE(
+      resumed.error.find("has model.safetensors and no training_state.safetensors to go on with"), resumed.error.npos)
+      << resumed.error;
+  EXPECT_EQ(contents(folder / "run/model.safetensors"), model);
+  EXPECT_EQ(contents(folder / "run/metrics.jsonl"), metrics);
 }
 
 TEST(Init, StartsFromTheOtherRunsWeightsAndTokenizers) {

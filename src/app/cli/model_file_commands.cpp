@@ -217,7 +217,7 @@ void export_translation_onnx(
     const OpenedTranslationModel& opened, const std::string& out, const OnnxFolderOptions& options) {
   const ParameterLayout layout(*opened.model);
   const std::vector<float> parameters = flat_weights(layout, opened.weights());
-  make_directories(out);
+  const OutputFolder made(out);
   for (const OnnxFile& file : onnx_files(*opened.model, options.files))
     save_onnx(layout, parameters.data(), file, out, options.onnx);
   translation_config_file(opened).save(out + "/config.json");
@@ -229,7 +229,7 @@ void export_image_onnx(
   const ImageFormat format = ImageFormat::load(run);
   ImageSession session(config, format, /*training=*/false);
   take_run_weights(session, run);
-  make_directories(out);
+  const OutputFolder made(out);
   for (const OnnxFile& file : onnx_files(session.image_model()))
     save_onnx(session.layout, session.store.as<float>(state::kParameters), file, out, options);
   format.save(out);

@@ -20,7 +20,7 @@ size_t whole_size(std::string_view text) {
 }
 
 void PretrainedTokenizer::save_pretrained(const std::string& folder) const {
-  make_directories(folder);
+  const OutputFolder made(folder);
   for (const auto& [name, text] : files()) write_file_atomically(folder + "/" + name, text);
 }
 

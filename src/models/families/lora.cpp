@@ -430,7 +430,7 @@ void save_adapters(const PretrainedModel& model, const ParameterLayout& layout,
     }
     tensors.push_back({peft_name(model, bound.row->tensor), {DType::kF32, bound.shape}, values});
   }
-  make_directories(folder);
+  const OutputFolder made(folder);
   adapter_config(model, base).save(path_in(folder, kConfigName));
   SafetensorsMetadata metadata{{"format", "pt"}};
   if (classifier_word(model)) {

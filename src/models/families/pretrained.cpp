@@ -417,7 +417,7 @@ void save_pretrained(const PretrainedModel& model, const ParameterLayout& layout
           write_tensor(bound, parameters, dtype, first, count, out);
         }});
   }
-  make_directories(folder);
+  const OutputFolder made(folder);
   // A full disk must not leave half a model: small files come first, and weights take their places last, having room.
   PendingFiles files;
   if (!model.folder.empty()) prepare_companions(files, model.folder, folder, options.files, model.names.folders);

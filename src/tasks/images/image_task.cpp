@@ -301,7 +301,7 @@ void export_image_run(const std::string& folder, const std::string& out) {
         "\" has no model folder that other programs read; `linnet export --onnx` writes an ONNX file");
   ImageSession session(config, format, false);
   take_run_weights(session, folder);
-  make_directories(out);
+  const OutputFolder made(out);
   save_torchvision(out + "/model.safetensors", session.layout, session.store.as<float>(state::kParameters));
   format.save(out);
 }

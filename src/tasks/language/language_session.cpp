@@ -11,8 +11,10 @@ ChunkOptions chunk_options(const Config& config, const CausalModel& model, const
   if (language.packed)
     options.separator = language.documents.begin, options.separator_ends = language.documents.begin_ends;
   options.length = config.data.context > 0 ? config.data.context : model.usual_length();
+  if (language.packed) options.length = std::min(options.length, model.max_length());  // as longest_chat()
   if (options.length > model.max_length())
-    fail_user("context = ", options.length, ", and the model takes ", model.max_length(), " tokens");
+    fail_user("context = ", options.length, ", and the model takes ", model.max_length(),
+        " tokens (--set context=", model.max_length(), ")");
   options.rows = config.data.batch_size > 0 ? config.data.batch_size : config.data.batch_tokens / options.length;
   if (options.rows < 1)
     fail_user("batch_tokens = ", config.data.batch_tokens, " does not hold one chunk of ", options.length, " tokens");

@@ -93,7 +93,8 @@ MaskingOptions masking_options(
     const Config& config, const EncoderConfig& encoder, const TokenRoles& roles, int64_t vocab_size, bool several) {
   const int64_t longest = config.data.context > 0 ? config.data.context : encoder.max_seq_len;
   if (longest > encoder.max_seq_len)
-    fail_user("context = ", longest, ", and the model takes ", encoder.max_seq_len, " tokens");
+    fail_user("context = ", longest, ", and the model takes ", encoder.max_seq_len,
+        " tokens (--set context=", encoder.max_seq_len, ")");
   MaskingOptions masking{.mask = roles.mask, .vocab_size = vocab_size};
   for (const int64_t length : {longest / 4, longest / 2})
     if (several && length / kLengthStep > 0) masking.lengths.push_back(length / kLengthStep * kLengthStep);

@@ -281,6 +281,8 @@ PlanAnswer plan_memory(const PlanRequest& request) {
   const bool is_open = task != nullptr;
   if (is_open) task->set_batches(request.config);
   else task = task_actions(request.config).make(request.config);
+  // Without its folder a task on labelled texts assumes the configuration's sizes.
+  if (task_kind(request.config) != TaskKind::kTexts) check_first_model(request.config);
   PlanAnswer answer;
   const DataAtHand data = task->data_at_hand(request.exact);
   if (data.read) {

@@ -113,7 +113,7 @@ void export_onnx_run(const std::string& folder, const std::string& out, OnnxPrec
   const std::vector<float> parameters = flat_weights(layout, weights_of(folder));
   OnnxModel network = model.as<OnnxTextModel>().with_parameters(layout, parameters.data());
   set_precision(network, precision);
-  make_directories(out);
+  const OutputFolder made(out);
   write_onnx(network, path_in(out, "model.onnx"));
   model.config.save(path_in(out, "config.json"));
   open_run_tokenizer(folder)->save_pretrained(out);

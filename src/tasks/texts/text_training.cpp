@@ -260,7 +260,6 @@ class TextTraining : public SessionTask {
       cached_.emplace(*batches_, session(), sentences->training_loss, trainer().options().accumulate_steps);
   }
 
-  const char* advice() const override { return "; a smaller batch_size needs less"; }
   const PretrainedModel* pretrained() const override { return &model_; }
 
  private:

@@ -144,9 +144,6 @@ class TranslationTask : public SessionTask {
     buckets_ = std::make_unique<Buckets>(choose_buckets(config_, lengths_));
     stream_ = std::make_unique<BatchStream>(*train_, *buckets_, static_cast<uint64_t>(config_.train.seed));
   }
-  const char* advice() const override {
-    return "; a smaller batch_tokens or batch_size needs less (see `linnet plan`)";
-  }
   const PretrainedModel* pretrained() const override { return model_.pretrained ? &*model_.pretrained : nullptr; }
 
  private:

@@ -25,6 +25,10 @@ std::string config_path(const std::string& config) {
   if (is_pretrained_folder(config))
     fail_user("'", config, "' is a model folder, not a configuration; --set model.from=", config,
         " with a preset trains it on (see `linnet presets`)");
+  if (std::filesystem::is_directory(config))
+    fail_user("'", config,
+        "' is a folder without config.toml; a run that was stopped before it began is begun with its ",
+        "first command again");
   for (const char* ending : {".tsv", ".csv", ".txt", ".jsonl", ".gz", ".json"})
     if (config.ends_with(ending))
       fail_user("'", config, "' is no configuration; data come behind a preset: linnet train PRESET --data ", config);

@@ -289,7 +289,7 @@ void average_checkpoints(const std::string& run, int64_t count, const std::strin
   SafetensorsMetadata metadata = last.metadata();
   metadata["averaged"] = std::to_string(count);
   if (metadata.contains(kFrozenKey)) metadata[kFrozenKey] = kFrozenFile;
-  make_directories(out);
+  const OutputFolder made(out);
   copy_assets(run, out);
   save_safetensors(RunFolder(out).model_path(), tensors, metadata);
 }

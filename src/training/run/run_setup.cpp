@@ -10,6 +10,7 @@
 #include "engine/exec/backend.h"
 #include "engine/kernels/processor.h"
 #include "engine/plan/store.h"
+#include "models/nn/model_file.h"
 #include "models/nn/pipeline_parallel.h"
 
 namespace linnet {
@@ -193,10 +194,11 @@ std::string open_folder(TrainRequest& request, RunFolder& folder) {
     for (const std::string& key : keep_saved_values(saved, request.config))
       log_info("resuming with the run's own " + key);
     check_resumable(saved, request.config, folder.path());
-    // A folder by `linnet average`: a new run in it would overwrite the weights.
-    if (!folder.has_state() && file_exists(folder.model_path()) && !file_exists(folder.metrics_path()))
-      fail_user("'", folder.path(), "' has weights and no state of training to go on with; --init ", folder.path(),
-          " --run DIR begins a new run with them");
+    // By `linnet average`, or a run that lost its state: a run from step 1 would overwrite the weights.
+    if (!folder.has_state() && file_exists(folder.model_path()))
+      fail_user("'", folder.path(),
+          "' has model.safetensors and no training_state.safetensors to go on with: put that ",
+          "file back, or begin a new run with these weights: --init ", folder.path(), " --run DIR");
     folder.lock();
     if (folder.has_state()) return folder.path();
   } else {
@@ -218,8 +220,12 @@ void divide_into_shards(Config& config) {
 }
 
 void check_space(const RunFolder& folder, const TrainingState& states) {
-  check_free_disk(folder.path(), checkpoint_bytes(states) + (1 << 20), "run folder '" + folder.path() + "'",
-      " for its checkpoints");
+  uint64_t need = checkpoint_bytes(states);
+  for (const std::string& path : {folder.state_path(), folder.model_path(), folder.path() + "/" + kFrozenFile}) {
+    std::error_code missing;
+    if (const uint64_t bytes = fs::file_size(path, missing); !missing) need -= std::min(need, bytes);  // replaced
+  }
+  check_free_disk(folder.path(), need + (1 << 20), "run folder '" + folder.path() + "'", " for its checkpoints");
 }
 
 void check_ranks_agree(Communicator& world, const std::string& program, const Config& config) {

@@ -259,7 +259,10 @@ class TrainingRun {
 
   // Evaluates and saves when due. A stop abandons the evaluation; a resumed run begins with it.
   void finish_step() {
-    if (!progress_.evaluated && !must_stop()) evaluate();
+    if (!progress_.evaluated && !must_stop()) {
+      if (checkpoints_.last_saved() <= 0) save();  // no model without a training state: open_folder() takes it for lost
+      evaluate();
+    }
     agree_on_stop(stop_requested());
     if (must_stop()) stopped_ = true;
     if (checkpoints_.is_due(progress_.step) && !stopped_) save();
