@@ -119,7 +119,10 @@ std::string read_messages(const JsonObject& body) {
   for (Json& message : read) {
     if (const Json* role = message.find("role"); !role || !role->is_string())
       body.fail("messages", "has a message that is not an object with a \"role\" and a \"content\"");
-    message["content"] = content_text(body, message.find("content"));
+    const Json* content = message.find("content");
+    if ((!content || content->is_null()) && !message.contains("tool_calls"))
+      body.fail("messages", "has a message of the role " + shown(message["role"]) + " without a \"content\"");
+    message["content"] = content_text(body, content);
     read_calls(message);
   }
   return read.dump();

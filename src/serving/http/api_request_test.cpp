@@ -96,6 +96,9 @@ TEST(ChatCall, JoinsThePartsOfAMessage) {
   };
   EXPECT_EQ(key(R"([{"role": "user", "content": [{"type": "image_url"}]}])"), "messages");
   EXPECT_EQ(key(R"([{"content": "a"}])"), "messages");
+  EXPECT_EQ(key(R"([{"role": "user"}])"), "messages");
+  EXPECT_EQ(key(R"([{"role": "user", "content": null}])"), "messages");
+  EXPECT_EQ(key(R"([{"role": "user", "content": ""}])"), "accepted");
   EXPECT_EQ(key(R"([{"role": "user", "content": "a"}])", R"(, "top_logprobs": 2)"), "top_logprobs");
 }
 
