@@ -170,8 +170,12 @@ bool RecordReader::next(Json& record) {
     has_heading_ = form_ == Form::kQuoted || std::ranges::any_of(fields, [&](const std::string& field) {
       return std::ranges::count(heading_, trimmed(field)) > 0;
     });
-    for (size_t i = 0; i < fields.size(); ++i)
-      names_.push_back(has_heading_ ? std::string(trimmed(fields[i])) : std::to_string(i + 1));
+    for (size_t i = 0; i < fields.size(); ++i) {
+      std::string name = has_heading_ ? std::string(trimmed(fields[i])) : std::to_string(i + 1);
+      if (!name.empty() && std::ranges::count(names_, name) > 0)
+        fail_user(where_, ": the heading names \"", name, "\" twice");
+      names_.push_back(std::move(name));
+    }
     if (has_heading_ && !read_fields(fields)) return false;
   }
   if (fields.size() != names_.size())

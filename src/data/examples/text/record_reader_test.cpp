@@ -49,6 +49,14 @@ TEST_F(Records, SemicolonsWhereTheHeadingHasNoComma) {
   EXPECT_EQ(read("a.csv", "text,a;b\nc,d;e\n"), (Texts{R"({"text":"c","a;b":"d;e"})"}));
 }
 
+TEST_F(Records, TwoColumnsOfOneNameAreAnError) {
+  EXPECT_NE(error_of("a.csv", "text,label, text\na,b,c\n").find("a.csv:1: the heading names \"text\" twice"),
+      std::string::npos);
+  EXPECT_NE(error_of("b.tsv", "label\tid\tlabel\na\tb\tc\n").find("b.tsv:1: the heading names \"label\" twice"),
+      std::string::npos);
+  EXPECT_EQ(read("c.csv", "text,,\na,,\n"), (Texts{R"({"text":"a","":""})"}));  // empty columns of a spreadsheet
+}
+
 TEST_F(Records, JsonLines) {
   EXPECT_EQ(read("a.jsonl", "{\"text\": \"a\", \"label\": [1, 2]}\n\n{\"x\": 1}\n"),
       (Texts{R"({"text":"a","label":[1,2]})", R"({"x":1})"}));
