@@ -17,7 +17,7 @@ template <class Read> auto read_body(std::string_view body, const Read& read) {
   if (const size_t at = invalid_utf8_at(body); at != std::string_view::npos)
     throw ApiError(400, "byte " + std::to_string(at + 1) + " of the body is not valid UTF-8");
   try {
-    const Json json = Json::parse(body, "the body", JsonLimits::request());
+    const Json json = Json::parse(body, "the body", JsonLimits::request().with_unique_keys());
     if (!json.is_object()) throw ApiError(400, "the body is not a JSON object");
     return read(JsonObject(json, ""));
   } catch (const JsonError& error) {

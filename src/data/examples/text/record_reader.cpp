@@ -190,7 +190,7 @@ bool RecordReader::read_json(Json& record) {
   for (std::string line; lines_.next(line);) {
     if (trimmed(line).empty()) continue;
     where_ = lines_.where();
-    record = Json::parse(line, where_ + ": the line", JsonLimits::settings());
+    record = Json::parse(line, where_ + ": the line", JsonLimits::settings().with_unique_keys());
     if (!record.is_object()) fail_user(where_, ": the line is no JSON object");
     return true;
   }

@@ -70,6 +70,8 @@ TEST_F(Records, WhatIsNoRecordIsAnErrorThatNamesTheLine) {
       error_of("d.tsv", "a\tb\na\tb\tc\n").find("d.tsv:2: 3 fields, where the first line has 2"), std::string::npos);
   EXPECT_NE(error_of("e.jsonl", "{}\n[1]\n").find("e.jsonl:2: the line is no JSON object"), std::string::npos);
   EXPECT_NE(error_of("f.jsonl", "{\"a\"\n").find("f.jsonl:1: the line is not JSON"), std::string::npos);
+  EXPECT_NE(error_of("g.jsonl", "{\"a\":1,\"b\":2,\"a\":3}\n").find("g.jsonl:1: the line names \"a\" twice"),
+      std::string::npos);
 }
 }  // namespace
 }  // namespace linnet
