@@ -117,8 +117,8 @@ void for_each_record(const std::string& path, bool labelled, const UseRecord& us
   LineReader lines(path);
   std::string first, line;
   while (first.empty() && lines.next(line)) first = trimmed(line);
-  // In JSON lines the first line is a whole object with a question.
-  if (const Json record = Json::parse_or_null(first, JsonLimits::tables()); !record.contains("question")) {
+  // In JSON lines the first line is a whole object with a question. A list is one of records.
+  if (!first.starts_with('[') && !Json::parse_or_null(first, JsonLimits::tables()).contains("question")) {
     while (lines.next(line)) first += '\n' + line;
     const Json whole = Json::parse(first, "'" + path + "'", JsonLimits::tables());
     const Json* data = whole.find("data");

@@ -158,9 +158,10 @@ bool has_records(const std::string& path) {
 }
 
 RecordReader::RecordReader(const std::string& path, std::span<const std::string_view> heading)
-    : lines_(path), heading_(heading.begin(), heading.end()), form_(has_ending(path, ".csv") ? Form::kQuoted
-                                                                    : has_json(path)         ? Form::kJson
-                                                                                             : Form::kTabs) {}
+    : path_(path), lines_(path), heading_(heading.begin(), heading.end()),
+      form_(has_ending(path, ".csv") ? Form::kQuoted
+            : has_json(path)         ? Form::kJson
+                                     : Form::kTabs) {}
 
 bool RecordReader::next(Json& record) {
   if (form_ == Form::kJson) return read_json(record);
@@ -187,14 +188,31 @@ bool RecordReader::next(Json& record) {
 }
 
 bool RecordReader::read_json(Json& record) {
-  for (std::string line; lines_.next(line);) {
-    if (trimmed(line).empty()) continue;
+  const bool is_first = where_.empty();
+  if (next_entry_ < list_.size()) {
+    where_ = path_ + ": entry " + std::to_string(next_entry_ + 1);
+    record = std::move(list_.begin()[next_entry_++]);
+  } else {
+    std::string line;
+    do {
+      if (!lines_.next(line)) return false;
+    } while (trimmed(line).empty());
     where_ = lines_.where();
-    record = Json::parse(line, where_ + ": the line", JsonLimits::settings().with_unique_keys());
-    if (!record.is_object()) fail_user(where_, ": the line is no JSON object");
-    return true;
+    record = is_first && has_ending(path_, ".json") ? read_whole(line) : Json();
+    if (record.is_array()) return list_ = std::move(record), read_json(record);
+    if (record.is_null()) record = Json::parse(line, where_ + ": the line", JsonLimits::settings().with_unique_keys());
   }
-  return false;
+  if (!record.is_object()) fail_user(where_, list_.empty() ? ": the line is no JSON object" : " is no JSON object");
+  return true;
+}
+
+Json RecordReader::read_whole(const std::string& first) {
+  const JsonLimits limits = JsonLimits::tables().with_unique_keys();
+  Json value = Json::parse_or_null(first, limits);
+  if (!value.is_null()) return value;
+  std::string text = first;
+  for (std::string line; lines_.next(line);) text += '\n' + line;
+  return first.starts_with('[') ? Json::parse(text, "'" + path_ + "'", limits) : Json::parse_or_null(text, limits);
 }
 
 bool RecordReader::read_fields(std::vector<std::string>& fields) {

@@ -66,8 +66,8 @@ bool has_ending(const std::string& path, std::string_view ending);
 
 // The file's name, perhaps with ".gz", gives the format: .csv has comma-separated values (RFC 4180: quoted fields may
 // hold commas, doubled quotes and line ends), or, if the heading has no comma, values between semicolons or tabs, as in
-// spreadsheets with decimal commas; .jsonl, .ndjson and .json have a JSON object a line; others have tab-separated
-// fields. Blank lines are skipped.
+// spreadsheets with decimal commas; .jsonl, .ndjson and .json have a JSON object a line, and .json may also be one
+// object or a list of them, over any lines; others have tab-separated fields. Blank lines are skipped.
 //
 // A .csv begins with a heading; a tab-separated file does if one of its first fields is in `heading`. Without a heading
 // fields are "1", "2", ... User errors of one line name file and line: LineReader's, an open quote, a record with
@@ -78,14 +78,16 @@ class RecordReader {
 
   // Replaces `record` by the next one, an object; false at the end. Fields of tables are strings.
   bool next(Json& record);
-  // "path:line" of the first line of the last record, for messages.
+  // "path:line" of the first line of the last record, or "path: entry N" of a list, for messages.
   const std::string& where() const { return where_; }
 
  private:
   bool read_json(Json& record);
+  Json read_whole(const std::string& first);  // a .json file that begins with this line; null: it has JSON lines
   bool read_fields(std::vector<std::string>& fields);
   void split_quoted(std::string line, std::vector<std::string>& fields);
 
+  const std::string path_;
   LineReader lines_;
   const std::vector<std::string_view> heading_;
   enum class Form { kTabs, kQuoted, kJson } form_;
@@ -93,6 +95,8 @@ class RecordReader {
   std::vector<std::string> names_;  // of the fields, once the first line was read
   bool has_heading_ = false;
   std::string where_;
+  Json list_;  // of a .json file
+  size_t next_entry_ = 0;
 };
 
 bool has_records(const std::string& path);  // whether the name is that of a table or of JSON lines

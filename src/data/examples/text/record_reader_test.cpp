@@ -62,6 +62,17 @@ TEST_F(Records, JsonLines) {
       (Texts{R"({"text":"a","label":[1,2]})", R"({"x":1})"}));
 }
 
+TEST_F(Records, AJsonFileIsAListOrOneObjectOrLines) {
+  const Texts two{R"({"a":1})", R"({"a":2})"};
+  EXPECT_EQ(read("a.json", "\n[\n  {\"a\": 1},\n  {\"a\":\n   2}\n]\n"), two);
+  EXPECT_EQ(read("b.json", R"([{"a": 1}, {"a": 2}])"), two);
+  EXPECT_EQ(read("c.json", "{\"a\": 1}\n{\"a\": 2}\n"), two);
+  EXPECT_EQ(read("d.json", "{\n\"a\": 1\n}\n"), Texts{two[0]});
+  EXPECT_EQ(read("e.json", "[]\n"), Texts{});
+  EXPECT_NE(error_of("f.json", R"([{"a": 1}, 2])").find("f.json: entry 2 is no JSON object"), std::string::npos);
+  EXPECT_NE(error_of("g.json", "[\n{},\n").find("g.json' is not JSON"), std::string::npos);
+}
+
 TEST_F(Records, WhatIsNoRecordIsAnErrorThatNamesTheLine) {
   EXPECT_NE(error_of("a.csv", "a,b\n\"c,d\n").find("a.csv:2: a quote is not closed"), std::string::npos);
   EXPECT_NE(error_of("b.csv", "a,\"b\"c\n").find("b.csv:1: text behind a closing quote"), std::string::npos);
