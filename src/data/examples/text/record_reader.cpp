@@ -38,10 +38,6 @@ constexpr ForeignFormat kForeignFormats[] = {
     {"PAR1"sv, "a Parquet file; write its text as .jsonl or .tsv first"},
     {"%PDF"sv, "a PDF; take its text out first (pdftotext)"},
 };
-
-bool has_json(const std::string& path) {
-  return has_ending(path, ".jsonl") || has_ending(path, ".ndjson") || has_ending(path, ".json");
-}
 }  // namespace
 
 GzipFile::GzipFile(const std::string& path, const std::string& needed) : path_(path) {
@@ -153,15 +149,18 @@ bool has_ending(const std::string& path, std::string_view ending) {
   return lower.ends_with(ending);
 }
 
+bool has_json(const std::string& path) {
+  return has_ending(path, ".jsonl") || has_ending(path, ".ndjson") || has_ending(path, ".json");
+}
+
 bool has_records(const std::string& path) {
   return has_json(path) || has_ending(path, ".csv") || has_ending(path, ".tsv");
 }
 
 RecordReader::RecordReader(const std::string& path, std::span<const std::string_view> heading)
-    : path_(path), lines_(path), heading_(heading.begin(), heading.end()),
-      form_(has_ending(path, ".csv") ? Form::kQuoted
-            : has_json(path)         ? Form::kJson
-                                     : Form::kTabs) {}
+    : lines_(path), heading_(heading.begin(), heading.end()), form_(has_ending(path, ".csv") ? Form::kQuoted
+                                                                    : has_json(path)         ? Form::kJson
+                                                                                             : Form::kTabs) {}
 
 bool RecordReader::next(Json& record) {
   if (form_ == Form::kJson) return read_json(record);
@@ -190,7 +189,7 @@ bool RecordReader::next(Json& record) {
 bool RecordReader::read_json(Json& record) {
   const bool is_first = where_.empty();
   if (next_entry_ < list_.size()) {
-    where_ = path_ + ": entry " + std::to_string(next_entry_ + 1);
+    where_ = lines_.path() + ": entry " + std::to_string(next_entry_ + 1);
     record = std::move(list_.begin()[next_entry_++]);
   } else {
     std::string line;
@@ -198,7 +197,7 @@ bool RecordReader::read_json(Json& record) {
       if (!lines_.next(line)) return false;
     } while (trimmed(line).empty());
     where_ = lines_.where();
-    record = is_first && has_ending(path_, ".json") ? read_whole(line) : Json();
+    record = is_first && has_ending(lines_.path(), ".json") ? read_whole(line) : Json();
     if (record.is_array()) return list_ = std::move(record), read_json(record);
     if (record.is_null()) record = Json::parse(line, where_ + ": the line", JsonLimits::settings().with_unique_keys());
   }
@@ -212,7 +211,8 @@ Json RecordReader::read_whole(const std::string& first) {
   if (!value.is_null()) return value;
   std::string text = first;
   for (std::string line; lines_.next(line);) text += '\n' + line;
-  return first.starts_with('[') ? Json::parse(text, "'" + path_ + "'", limits) : Json::parse_or_null(text, limits);
+  return first.starts_with('[') ? Json::parse(text, "'" + lines_.path() + "'", limits)
+                                : Json::parse_or_null(text, limits);
 }
 
 bool RecordReader::read_fields(std::vector<std::string>& fields) {

@@ -48,6 +48,7 @@ class LineReader {
   // Whether the last line had an end; only a file's last line may have none.
   bool line_was_ended() const { return line_was_ended_; }
   std::string where() const;  // "path:line", for messages
+  const std::string& path() const { return path_; }
 
  private:
   bool fill();
@@ -87,7 +88,6 @@ class RecordReader {
   bool read_fields(std::vector<std::string>& fields);
   void split_quoted(std::string line, std::vector<std::string>& fields);
 
-  const std::string path_;
   LineReader lines_;
   const std::vector<std::string_view> heading_;
   enum class Form { kTabs, kQuoted, kJson } form_;
@@ -99,5 +99,7 @@ class RecordReader {
   size_t next_entry_ = 0;
 };
 
-bool has_records(const std::string& path);  // whether the name is that of a table or of JSON lines
+// Whether the name is that of JSON lines, or of these or a table.
+bool has_json(const std::string& path);
+bool has_records(const std::string& path);
 }  // namespace linnet
