@@ -76,17 +76,22 @@ Columns columns_of(const DataConfig& data, bool labelled, bool images, const Jso
   return columns;
 }
 
-std::string record_text(const Json& record, const std::string& name, const std::string& where) {
+const Json& record_value(const Json& record, const std::string& name, const std::string& where) {
   const Json* value = record.find(name);
-  if (!value || value->is_null()) fail_user(where, ": there is no \"", name, "\"");
-  if (!value->is_string()) fail_user(where, ": \"", name, "\" is no text");
-  return value->text();
+  if (!value || value->is_null())
+    fail_user(where, value ? ": \"" : ": there is no \"", name, value ? "\" is null" : "\"");
+  return *value;
+}
+
+std::string record_text(const Json& record, const std::string& name, const std::string& where) {
+  const Json& value = record_value(record, name, where);
+  if (!value.is_string()) fail_user(where, ": \"", name, "\" is no text");
+  return value.text();
 }
 
 Json record_label(const Json& record, const std::string& name, const std::string& where) {
-  const Json* value = record.find(name);
-  if (!value || value->is_null()) fail_user(where, ": there is no \"", name, "\"");
-  return value->is_string() ? Json(trimmed(value->text())) : *value;
+  const Json& value = record_value(record, name, where);
+  return value.is_string() ? Json(trimmed(value.text())) : value;
 }
 
 // A record, the columns found in the first record, and its location for messages.

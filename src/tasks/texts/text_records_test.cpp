@@ -15,6 +15,14 @@ class TextFiles : public ::testing::Test {
     return mapped(read_tagged_texts(folder_.write("words.conll", text), {}).records,
         [](const TextRecord& record) { return record.text + " " + record.label["tags"].dump(); });
   }
+  std::string problem_of(const std::string& name, const std::string& text) {
+    try {
+      read_text_records(folder_.write(name, text), {});
+    } catch (const Error& error) {
+      return std::string(error.what()).substr(folder_.path().size() + 1);
+    }
+    return "";
+  }
 
   testing::TemporaryFolder folder_;
 };
@@ -28,6 +36,13 @@ TEST_F(TextFiles, CommentsBeforeAnEntryOfConllAreNoWords) {
   Texts found;
   for_each_text_of_words(untagged, {}, [&](const std::string& text) { found.push_back(text); });
   EXPECT_EQ(found, Texts{"Anna #"});
+}
+
+TEST_F(TextFiles, AMissingValueIsNotANull) {
+  EXPECT_EQ(problem_of("a.jsonl", R"({"text": "a", "label": null})"), "a.jsonl:1: \"label\" is null");
+  EXPECT_EQ(problem_of("b.jsonl", R"({"text": null, "label": "x"})"), "b.jsonl:1: \"text\" is null");
+  EXPECT_EQ(problem_of("c.jsonl", "{\"text\": \"a\", \"label\": 1}\n{\"text\": \"b\"}\n"),
+      "c.jsonl:2: there is no \"label\"");
 }
 }  // namespace
 }  // namespace linnet
