@@ -222,7 +222,9 @@ TEST_F(Labels, WhatDoesNotFitTheTaskIsOneLine) {
           {"classify", "several.tsv", "several labels in one, such as 'joy, fear'"},
           {"regress", "words.tsv", "words.tsv:2: the label 'low' is no number"},
           {"classify", "columns.csv",
-              "no field is called \"text\" (there are body, kind; the first line of a .csv file is its heading)"},
+              "columns.csv:1: no field is called \"text\" or \"label\" (there are body, kind; the first line of a .csv "
+              "file is "
+              "its heading)"},
           {"tag", "span.jsonl", "\"end\" of an entity is 9, and the text has 5 characters"},
           {"tag", "tags.jsonl", "tags.jsonl:1: 2 tokens and 1 tags"},
           {"classify", "quote.csv", "quote.csv:2: a quote is not closed"},

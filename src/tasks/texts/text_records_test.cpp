@@ -44,5 +44,16 @@ TEST_F(TextFiles, AMissingValueIsNotANull) {
   EXPECT_EQ(problem_of("c.jsonl", "{\"text\": \"a\", \"label\": 1}\n{\"text\": \"b\"}\n"),
       "c.jsonl:2: there is no \"label\"");
 }
+
+TEST_F(TextFiles, MissingColumnsAreNamedTogetherAtTheHeading) {
+  const std::string end = "--set data.text_column=NAME and data.label_column=NAME say which";
+  EXPECT_EQ(problem_of("a.csv", "Text,kind\na,x\n"),
+      "a.csv:1: no field is called \"text\" (did you mean \"Text\"?) or \"label\" (there are Text, kind; the first "
+      "line "
+      "of a .csv file is its heading); " +
+          end);
+  EXPECT_EQ(problem_of("b.jsonl", "{\"text\": \"a\", \"lable\": 1}\n"),
+      "b.jsonl:1: no field is called \"label\" (did you mean \"lable\"?) (there are text, lable); " + end);
+}
 }  // namespace
 }  // namespace linnet

@@ -167,20 +167,21 @@ bool RecordReader::next(Json& record) {
   std::vector<std::string> fields;
   if (!read_fields(fields)) return false;
   if (names_.empty()) {
-    has_heading_ = form_ == Form::kQuoted || std::ranges::any_of(fields, [&](const std::string& field) {
+    const bool has_heading = form_ == Form::kQuoted || std::ranges::any_of(fields, [&](const std::string& field) {
       return std::ranges::count(heading_, trimmed(field)) > 0;
     });
     for (size_t i = 0; i < fields.size(); ++i) {
-      std::string name = has_heading_ ? std::string(trimmed(fields[i])) : std::to_string(i + 1);
+      std::string name = has_heading ? std::string(trimmed(fields[i])) : std::to_string(i + 1);
       if (!name.empty() && std::ranges::count(names_, name) > 0)
         fail_user(where_, ": the heading names \"", name, "\" twice");
       names_.push_back(std::move(name));
     }
-    if (has_heading_ && !read_fields(fields)) return false;
+    if (has_heading) heading_where_ = where_;
+    if (has_heading && !read_fields(fields)) return false;
   }
   if (fields.size() != names_.size())
     fail_user(where_, ": ", fields.size(), fields.size() == 1 ? " field" : " fields", ", where ",
-        has_heading_ ? "the heading" : "the first line", " has ", names_.size());
+        heading_where_.empty() ? "the first line" : "the heading", " has ", names_.size());
   record = Json::object();
   for (size_t i = 0; i < fields.size(); ++i) record[names_[i]] = std::move(fields[i]);
   return true;

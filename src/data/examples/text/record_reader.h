@@ -81,6 +81,8 @@ class RecordReader {
   bool next(Json& record);
   // "path:line" of the first line of the last record, or "path: entry N" of a list, for messages.
   const std::string& where() const { return where_; }
+  // The same of what names the fields: a table's heading, else the last record.
+  const std::string& where_named() const { return heading_where_.empty() ? where_ : heading_where_; }
 
  private:
   bool read_json(Json& record);
@@ -93,8 +95,7 @@ class RecordReader {
   enum class Form { kTabs, kQuoted, kJson } form_;
   char separator_ = ',';            // of kQuoted
   std::vector<std::string> names_;  // of the fields, once the first line was read
-  bool has_heading_ = false;
-  std::string where_;
+  std::string where_, heading_where_;
   Json list_;  // of a .json file
   size_t next_entry_ = 0;
 };
