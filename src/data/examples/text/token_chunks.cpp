@@ -19,7 +19,9 @@ constexpr int64_t kSmall = 1 << 16;
 // The document in a JSON value: the string `key` of an object. `where`: for messages.
 std::string document_of(Json& value, const std::string& key, const std::string& where) {
   Json* found = value.find(key);
-  if (!found || !found->is_string()) fail_user(where, ": no string \"", key, "\"");
+  if (!found || !found->is_string())
+    fail_user(where, ": no string \"", key, "\"",
+        value.contains("messages") ? "; chats need a run with task = \"chat\", also to evaluate" : "");
   return std::move(found->text());
 }
 
