@@ -339,7 +339,7 @@ class JsonBuilder {
     if (found == Json::Object::kNone) {
       slot_ = &object.add(std::move(key), {});
     } else {
-      if (limits_.refuses_duplicates) throw JsonError("names " + shown(Json(key)) + " twice");
+      if (limits_.refuses_duplicates) throw JsonError("names " + shown(Json(key)) + " twice", key);
       slot_ = &(object.members[found].value = Json());
     }
     return true;
@@ -395,7 +395,7 @@ Json Json::parse(std::string_view text, const std::string& subject, const JsonLi
   try {
     return parse(text, limits);
   } catch (const JsonError& error) {
-    throw JsonError(one_line(subject + " " + error.what()));
+    throw JsonError(one_line(subject + " " + error.what()), error.key);
   }
 }
 

@@ -33,6 +33,7 @@ struct JsonLimits {
   bool refuses_duplicates = false;  // else the last of two equal keys counts, at the place of the first
   size_t* steps = nullptr;          // if set, counts values made and keys compared: tests see that reading is linear
 
+  constexpr JsonLimits with_unique_keys() const { return {bytes, depth, values, true, steps}; }
   static constexpr JsonLimits request() { return {size_t{64} << 20, 64, 100'000}; }     // of strangers
   static constexpr JsonLimits settings() { return {size_t{64} << 20, 64, 2'000'000}; }  // config.json
   static constexpr JsonLimits tables() { return {size_t{1} << 30, 100, 50'000'000}; }   // tokenizer.json, headers

@@ -98,8 +98,7 @@ TEST(Json, LargeObjectsFindTheirKeys) {
 
 TEST(Json, TheLastOfEqualKeysCounts) {
   EXPECT_EQ(parsed(R"({"a":[1,2],"b":2,"a":{"c":3}})").dump(), R"({"a":{"c":3},"b":2})");
-  JsonLimits limits = JsonLimits::tables();
-  limits.refuses_duplicates = true;
+  const JsonLimits limits = JsonLimits::tables().with_unique_keys();
   EXPECT_EQ(problem_of(R"({"a":1,"\u0061":2})", limits), R"(names "a" twice)");
   EXPECT_EQ(problem_of(R"({"a":{"b":1},"b":{"a":1}})", limits), "");
 }

@@ -29,9 +29,8 @@ class HeaderReader {
 
   // Refuses equal keys, of which the last would hide a tensor. A header has three levels.
   Json parse_text(std::string_view text) const {
-    JsonLimits limits = JsonLimits::tables();
+    JsonLimits limits = JsonLimits::tables().with_unique_keys();
     limits.depth = 3;
-    limits.refuses_duplicates = true;
     if (!text.starts_with('{')) fail("its header is not a JSON object");
     try {
       Json header = Json::parse(text, limits);

@@ -31,7 +31,8 @@ class PredictorOfTexts : public Predictor {
     if (!named.pair_column.empty()) columns.pair_column = named.pair_column;
     task_.for_each_text(path, columns, opened_.pairs, use);
   }
-  int64_t outputs() const override { return task_.choices(opened_.outputs, opened_.config); }
+  int64_t outputs() const override { return std::ssize(opened_.outputs); }
+  int64_t choices() const override { return task_.choices(opened_.outputs, opened_.config); }
   std::vector<Answer> answer(const std::vector<std::string>& texts, int64_t top) override {
     if (texts.empty()) return {};
     TextRecords records{.records = {}, .pairs = opened_.pairs};
@@ -67,6 +68,7 @@ class PredictorOfImages : public Predictor {
     take_image_weights(*session_, folder);
   }
   int64_t outputs() const override { return std::ssize(format_.class_names); }
+  int64_t choices() const override { return task_.choices(format_.class_names, {}); }
   bool takes_images() const override { return true; }
   std::vector<Answer> answer(const std::vector<std::string>& paths, int64_t top) override {
     if (paths.empty()) return {};

@@ -15,6 +15,7 @@ class Predictor {
   // of a table. `named`: columns that the user names; else the run's.
   virtual void for_each_text(const std::string&, const DataConfig&, const UseText&) const {}
   virtual int64_t outputs() const = 0;  // classes, labels, tags or numbers
+  virtual int64_t choices() const = 0;  // the most for `top`: classes, or answers to a question; else 1
   // One answer for each input; for classes the `top` likeliest.
   virtual std::vector<Answer> answer(const std::vector<std::string>& inputs, int64_t top) = 0;
   virtual std::vector<std::string> heading(int64_t top) const = 0;  // of the answers' cells

@@ -386,6 +386,9 @@ TEST_F(Images, AVisionTransformerIsTrainedExportedAndStartedFrom) {
   };
   ASSERT_EQ(predict("vit").size(), 2u);
   EXPECT_EQ(predict("vit"), predict("run"));
+  const Outcome evaluated = run({"eval", folder_ / "vit", "--data", folder_.path()});
+  EXPECT_EQ(evaluated.exit_code, 2);
+  EXPECT_NE(evaluated.error.find("models of images are evaluated as runs"), evaluated.error.npos) << evaluated.error;
   EXPECT_NE(predict("vit")[0].substr(0, 1), predict("vit")[1].substr(0, 1));
   const Outcome piped = run({"run", folder_ / "vit"}, {.input = folder_ / "upper.bmp" + "\n"});
   EXPECT_EQ(piped.exit_code, 0) << piped.error;

@@ -127,6 +127,9 @@ TEST_F(Labels, SeveralLabelsOfATextAreFound) {
   EXPECT_EQ(ParsedJson::parse(contents(folder_ / "out/config.json"))["problem_type"], "multi_label_classification");
   const Outcome line = run({"predict", folder_ / "out"}, {.input = "dog law\n"});
   EXPECT_EQ(line.out.substr(0, line.out.find('\t')), "animal|state");
+  const Outcome top = run({"predict", folder_ / "out", "--top", "2", "--json"}, {.input = "dog law\n"});
+  EXPECT_EQ(top.exit_code, 2);
+  EXPECT_NE(top.error.find("--top 2: the model does not choose one of several classes"), top.error.npos) << top.error;
 
   // A folder's head keeps its rows for its labels, whatever their order, and those that the data lack.
   auto config = ParsedJson::parse(contents(folder_ / "out/config.json"));
@@ -222,7 +225,9 @@ TEST_F(Labels, WhatDoesNotFitTheTaskIsOneLine) {
           {"classify", "several.tsv", "several labels in one, such as 'joy, fear'"},
           {"regress", "words.tsv", "words.tsv:2: the label 'low' is no number"},
           {"classify", "columns.csv",
-              "no field is called \"text\" (there are body, kind; the first line of a .csv file is its heading)"},
+              "columns.csv:1: no field is called \"text\" or \"label\" (there are body, kind; the first line of a .csv "
+              "file is "
+              "its heading)"},
           {"tag", "span.jsonl", "\"end\" of an entity is 9, and the text has 5 characters"},
           {"tag", "tags.jsonl", "tags.jsonl:1: 2 tokens and 1 tags"},
           {"classify", "quote.csv", "quote.csv:2: a quote is not closed"},

@@ -265,6 +265,10 @@ TEST(OnnxCommands, ExportAndImport) {
   EXPECT_EQ(imported.exit_code, 0) << imported.error;
   EXPECT_NE(imported.out.find("input input_ids: int64[batch_size, sequence_length]"), imported.out.npos)
       << imported.out;
+  EXPECT_NE(imported.out.find("\noutput "), imported.out.npos) << imported.out;
+  const Outcome described = run({"info", folder / "imported"});
+  EXPECT_EQ(described.exit_code, 0) << described.error;
+  EXPECT_EQ(described.out, imported.out);
   refused(run({"export", bert, "--onnx", folder / "a"}), "holds a model already");
   refused(
       run({"import", folder.write("text.onnx", "no model"), "-o", folder / "none"}), "is no ONNX model or is damaged");

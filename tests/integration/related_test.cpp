@@ -270,6 +270,9 @@ TEST_F(Related, AnswersAreFoundInTexts) {
     EXPECT_GT(found["score"].get<double>(), found["top"][1]["score"].get<double>());
   }
   EXPECT_EQ(evaluate(folder_ / "out", "train.json")["f1"], measured["f1"]);
+  const Outcome two = run({"predict", folder_ / "out", folder_ / "train.json", "--top", "2"});
+  EXPECT_EQ(two.exit_code, 2);
+  EXPECT_NE(two.error.find("--top 2: --json lists several answers"), two.error.npos) << two.error;
   const Outcome file = run({"predict", folder_ / "out", folder_ / "train.json"});
   ASSERT_EQ(file.exit_code, 0) << file.error;
   ASSERT_EQ(lines(file.out).size(), 120u);

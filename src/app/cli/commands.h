@@ -140,6 +140,9 @@ struct ConfigArguments : ConfigChoice {
 
 std::vector<std::string> preset_names();
 
+// Prints the size, inputs and outputs of a network that was read from ONNX.
+void print_network(const std::string& path, const class OnnxNetwork& network);
+
 // --ranks N: runs this command N times by mpirun without that option; returns its exit code. A stop signal makes all
 // ranks save and end; a second one ends them within seconds. They also end if this process is killed. `restarts`: how
 // often dead ranks are restarted with --resume.

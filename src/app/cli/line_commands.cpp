@@ -171,8 +171,11 @@ class Predictions {
         predictor_(open_predictor(
             arguments.model, arguments, ahead_ == 1 ? 1 : kRows, !arguments.columns.pair_column.empty())),
         phase_(std::string("predicting, ") + input_name() + "s:") {
-    if (arguments.top > predictor_->outputs())
-      fail_user("--top ", arguments.top, ": the model has ", predictor_->outputs(), " classes");
+    if (const int64_t most = predictor_->choices(); arguments.top > most)
+      fail_user("--top ", arguments.top, ": the model ",
+          most > 1 ? "has " + std::to_string(most) + " classes" : "does not choose one of several classes");
+    if (!arguments.json && arguments.top > 1 && predictor_->heading(arguments.top) == predictor_->heading(1))
+      fail_user("--top ", arguments.top, ": --json lists several answers of this model, its lines have one");
     if (!arguments.csv) return;
     for (const std::string& name : predictor_->heading(arguments.top)) print("{},", name);
     print("{}\n", input_name());

@@ -24,6 +24,19 @@
 #include "training/run/run_folder.h"
 
 namespace linnet {
+void print_network(const std::string& path, const OnnxNetwork& network) {
+  print("{}: an ONNX network, {} nodes, {} parameters\n", path, network.model().graph.nodes.size(),
+      network.parameter_count());
+  for (const auto* values : {&network.inputs(), &network.outputs()})
+    for (const OnnxValueInfo& value : *values) {
+      const std::string dims = joined(value.dims, ", ", [](const OnnxDim& dim) {
+        return dim.size >= 0 ? std::to_string(dim.size) : dim.symbol.empty() ? "?" : dim.symbol;
+      });
+      print("{} {}: {}[{}]\n", values == &network.inputs() ? "input" : "output", value.name,
+          element_name(value.element), dims);
+    }
+}
+
 namespace {
 struct ConvertArguments {
   std::string from, to, dtype, architecture, adapter;
@@ -150,14 +163,7 @@ int run_with_inputs(const OnnxArguments& arguments) {
 int import_model(const OnnxArguments& arguments) {
   const std::unique_ptr<OnnxNetwork> network = load_onnx(arguments.file);
   save_onnx_folder(*network, arguments.out);
-  print(
-      "{}: {} nodes, {} parameters\n", arguments.out, network->model().graph.nodes.size(), network->parameter_count());
-  for (const OnnxValueInfo& input : network->inputs()) {
-    const std::string dims = joined(input.dims, ", ", [](const OnnxDim& dim) {
-      return dim.size >= 0 ? std::to_string(dim.size) : dim.symbol.empty() ? "?" : dim.symbol;
-    });
-    print("input {}: {}[{}]\n", input.name, element_name(input.element), dims);
-  }
+  print_network(arguments.out, *network);
   return 0;
 }
 

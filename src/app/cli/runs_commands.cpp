@@ -16,6 +16,7 @@
 #include "engine/exec/backend.h"
 #include "engine/kernels/processor.h"
 #include "models/families/pretrained.h"
+#include "onnx/network.h"
 #include "tasks/task_table.h"
 #include "training/run/memory_report.h"
 #include "training/run/run_checkpoints.h"
@@ -51,6 +52,8 @@ int info(const InfoArguments& arguments) {
   const std::string& folder = arguments.folder;
   if (!arguments.device.empty()) describe_device(arguments.device);
   else if (folder.empty()) describe_program();
+  else if (!RunFolder(folder).has_config() && !is_pretrained_folder(folder) && is_onnx_path(folder))
+    print_network(folder, *load_onnx(folder));
   else print_text(RunFolder(folder).has_config() ? describe_run(folder) : describe_pretrained(folder));
   return 0;
 }

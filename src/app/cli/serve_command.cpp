@@ -22,7 +22,7 @@ class PredictedSpans : public SpanModel {
   bool takes_questions() const override { return predictor_->takes_pairs(); }
   std::vector<Json> find(const std::vector<std::string>& texts, int64_t top) override {
     const std::lock_guard lock(mutex_);
-    return mapped(predictor_->answer(texts, std::min(top, predictor_->outputs())),
+    return mapped(predictor_->answer(texts, std::min(top, predictor_->choices())),
         [](Answer& answer) { return std::move(answer.json); });
   }
 

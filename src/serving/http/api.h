@@ -72,15 +72,19 @@ struct AnswerChoice {
   TextEnd end = TextEnd::kLength;
   std::vector<WrittenToken> tokens;
   bool has_tokens = false;  // probabilities were requested
+  size_t offset = 0;        // characters of the text before `tokens`
   std::vector<ToolCall> calls = {};
 };
 
 std::string format_answer(const AnswerHead& head, const std::vector<AnswerChoice>& choices, const TokenUsage& usage);
 
-// Server-sent events. `token` may be null.
+// Characters that begin in `bytes`, which may be parts of UTF-8 characters as tokens are.
+size_t characters_begun(std::string_view bytes);
+
+// Server-sent events. `token` may be null; `offset`: characters of the text before it.
 std::string format_role_event(const AnswerHead& head, int64_t choice);
 std::string format_piece_event(
-    const AnswerHead& head, int64_t choice, const std::string& piece, const WrittenToken* token);
+    const AnswerHead& head, int64_t choice, const std::string& piece, const WrittenToken* token, size_t offset);
 std::string format_calls_event(const AnswerHead& head, int64_t choice, const std::vector<ToolCall>& calls);
 std::string format_end_event(const AnswerHead& head, int64_t choice, const AnswerChoice& ended);
 std::string format_usage_event(const AnswerHead& head, const TokenUsage& usage);

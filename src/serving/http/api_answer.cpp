@@ -58,10 +58,9 @@ Json chat_chances(std::span<const WrittenToken> tokens) {
 }
 
 // {"tokens": [...], "token_logprobs": [...], "top_logprobs": [{piece: logprob}], "text_offset": [...]}
-Json completion_chances(std::span<const WrittenToken> tokens) {
+Json completion_chances(std::span<const WrittenToken> tokens, size_t offset) {
   Json json = {{"tokens", Json::array()}, {"token_logprobs", Json::array()}, {"top_logprobs", Json::array()},
       {"text_offset", Json::array()}};
-  size_t offset = 0;
   for (const WrittenToken& token : tokens) {
     json["tokens"].push_back(token.piece);
     json["token_logprobs"].push_back(token.log_probability);
@@ -69,13 +68,13 @@ Json completion_chances(std::span<const WrittenToken> tokens) {
     for (const TokenChance& other : token.likeliest) top[other.piece] = other.log_probability;
     json["top_logprobs"].push_back(std::move(top));
     json["text_offset"].push_back(offset);
-    offset += token.piece.size();
+    offset += characters_begun(token.piece);
   }
   return json;
 }
 
-Json chances_json(const AnswerHead& head, std::span<const WrittenToken> tokens) {
-  return head.is_chat ? chat_chances(tokens) : completion_chances(tokens);
+Json chances_json(const AnswerHead& head, std::span<const WrittenToken> tokens, size_t offset) {
+  return head.is_chat ? chat_chances(tokens) : completion_chances(tokens, offset);
 }
 
 Json choice_json(const AnswerHead& head, int64_t index, const AnswerChoice& choice) {
@@ -87,7 +86,7 @@ Json choice_json(const AnswerHead& head, int64_t index, const AnswerChoice& choi
     json["message"]["tool_calls"] = calls_json(head, index, choice.calls);
     for (Json& call : json["message"]["tool_calls"]) call.erase("index");
   }
-  json["logprobs"] = choice.has_tokens ? chances_json(head, choice.tokens) : Json(nullptr);
+  json["logprobs"] = choice.has_tokens ? chances_json(head, choice.tokens, choice.offset) : Json(nullptr);
   json["finish_reason"] = finish_reason(choice);
   return json;
 }
@@ -156,6 +155,10 @@ bool add_bare_calls(std::string_view text, std::span<const std::string> function
 }
 }  // namespace
 
+size_t characters_begun(std::string_view bytes) {
+  return std::ranges::count_if(bytes, [](char c) { return (c & 0xC0) != 0x80; });
+}
+
 std::string format_event(const std::string& json) { return "data: " + json + "\n\n"; }
 
 std::string format_answer(const AnswerHead& head, const std::vector<AnswerChoice>& choices, const TokenUsage& usage) {
@@ -172,9 +175,10 @@ std::string format_role_event(const AnswerHead& head, int64_t choice) {
 }
 
 std::string format_piece_event(
-    const AnswerHead& head, int64_t choice, const std::string& piece, const WrittenToken* token) {
+    const AnswerHead& head, int64_t choice, const std::string& piece, const WrittenToken* token, size_t offset) {
   const Json delta = head.is_chat ? Json{{"content", piece}} : Json(piece);
-  return choice_event(head, choice, delta, token ? chances_json(head, std::span(token, 1)) : Json(nullptr), nullptr);
+  const Json chances = token ? chances_json(head, std::span(token, 1), offset) : Json(nullptr);
+  return choice_event(head, choice, delta, chances, nullptr);
 }
 
 std::string format_calls_event(const AnswerHead& head, int64_t choice, const std::vector<ToolCall>& calls) {

@@ -17,7 +17,7 @@ template <class Read> auto read_body(std::string_view body, const Read& read) {
   if (const size_t at = invalid_utf8_at(body); at != std::string_view::npos)
     throw ApiError(400, "byte " + std::to_string(at + 1) + " of the body is not valid UTF-8");
   try {
-    const Json json = Json::parse(body, "the body", JsonLimits::request());
+    const Json json = Json::parse(body, "the body", JsonLimits::request().with_unique_keys());
     if (!json.is_object()) throw ApiError(400, "the body is not a JSON object");
     return read(JsonObject(json, ""));
   } catch (const JsonError& error) {
@@ -119,7 +119,10 @@ std::string read_messages(const JsonObject& body) {
   for (Json& message : read) {
     if (const Json* role = message.find("role"); !role || !role->is_string())
       body.fail("messages", "has a message that is not an object with a \"role\" and a \"content\"");
-    message["content"] = content_text(body, message.find("content"));
+    const Json* content = message.find("content");
+    if ((!content || content->is_null()) && !message.contains("tool_calls"))
+      body.fail("messages", "has a message of the role " + shown(message["role"]) + " without a \"content\"");
+    message["content"] = content_text(body, content);
     read_calls(message);
   }
   return read.dump();

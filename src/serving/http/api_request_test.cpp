@@ -78,6 +78,7 @@ TEST(CompletionCall, ARefusalNamesTheKey) {
   EXPECT_EQ(key(R"("beam": 2, "n": 2)"), "n");
   EXPECT_EQ(key(R"("temprature": 1)"), "temprature");
   EXPECT_EQ(refused_key(parse_completion_call, "{}"), "prompt");
+  EXPECT_EQ(key(R"("seed": 1, "seed": 2)"), "seed");
   EXPECT_EQ(refused_key(parse_completion_call, R"({"prompt": []})"), "prompt");
   EXPECT_EQ(refused_key(parse_completion_call, R"({"prompt": [[-1]]})"), "prompt");
   EXPECT_EQ(refused_key(parse_completion_call, R"({"prompt": [[3000000000]]})"), "prompt");
@@ -96,6 +97,9 @@ TEST(ChatCall, JoinsThePartsOfAMessage) {
   };
   EXPECT_EQ(key(R"([{"role": "user", "content": [{"type": "image_url"}]}])"), "messages");
   EXPECT_EQ(key(R"([{"content": "a"}])"), "messages");
+  EXPECT_EQ(key(R"([{"role": "user"}])"), "messages");
+  EXPECT_EQ(key(R"([{"role": "user", "content": null}])"), "messages");
+  EXPECT_EQ(key(R"([{"role": "user", "content": ""}])"), "accepted");
   EXPECT_EQ(key(R"([{"role": "user", "content": "a"}])", R"(, "top_logprobs": 2)"), "top_logprobs");
 }
 

@@ -70,7 +70,7 @@ TEST(ApiAnswer, ClassesAreSortedAndCut) {
 
 TEST(ApiAnswer, TextThatIsNotUtf8StaysJson) {
   const AnswerHead head{.id = "i", .model = "m"};
-  const std::string event = format_piece_event(head, 0, "\xFF", nullptr);
+  const std::string event = format_piece_event(head, 0, "\xFF", nullptr, 0);
   EXPECT_TRUE(event.starts_with("data: {") && event.ends_with("}\n\n"));
   EXPECT_TRUE(ParsedJson::accept(event.substr(6)));
 }

@@ -166,8 +166,8 @@ std::optional<ApiError> Service::foreign(const HttpRequest& head) const {
         std::ranges::find(allowed_hosts_, host_name(name)) == allowed_hosts_.end())
       return ApiError(403, "this server is not called \"" + host_name(name).substr(0, 200) +
                                "\"; linnet serve --allowed-host NAME adds a name");
-  const bool is_other = !origin.empty() && origin != "http://" + std::string(host) &&
-                        origin != "https://" + std::string(host) && head.method == "POST";
+  const bool is_other =
+      !origin.empty() && origin != "http://" + std::string(host) && origin != "https://" + std::string(host);
   if (is_other || head.header("sec-fetch-site") == "cross-site")
     return ApiError(403, "a page of another site may not use this server");
   return {};

@@ -301,10 +301,12 @@ void TextAnswer::write_piece(int64_t choice, const std::string& piece, const Wri
   std::string events;
   if (!begun_[i]) {
     begun_[i] = true;
+    choices_[i].offset = characters_begun(echoes_[i]);
     if (form_.head.is_chat) events += format_role_event(form_.head, choice);
-    if (!echoes_[i].empty()) events += format_piece_event(form_.head, choice, echoes_[i], nullptr);
+    if (!echoes_[i].empty()) events += format_piece_event(form_.head, choice, echoes_[i], nullptr, 0);
   }
-  if (!piece.empty() || token) events += format_piece_event(form_.head, choice, piece, token);
+  if (!piece.empty() || token) events += format_piece_event(form_.head, choice, piece, token, choices_[i].offset);
+  if (token) choices_[i].offset += characters_begun(token->piece);
   exchange_->write(std::move(events));
 }
 
@@ -312,6 +314,7 @@ void TextAnswer::finish(int64_t choice, TextOutcome&& outcome) {
   AnswerChoice& done = choices_[choice];
   if (!outcome.error.empty()) error_ = outcome.error, bad_request_ = outcome.bad_request;
   done.text = echoes_[choice] + outcome.text.text;
+  done.offset = characters_begun(echoes_[choice]);
   done.end = outcome.text.end;
   done.has_tokens = !outcome.tokens.empty();
   done.tokens = std::move(outcome.tokens);

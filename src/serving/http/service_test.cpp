@@ -120,9 +120,10 @@ TEST(Service, PagesOfOtherSitesAreRefused) {
     EXPECT_TRUE(is_refused(method, {{"sec-fetch-site", "cross-site"}}));
     EXPECT_FALSE(is_refused(method, {{"sec-fetch-site", "same-origin"}}));
     EXPECT_FALSE(is_refused(method, {{"sec-fetch-site", "none"}, {"origin", "http://localhost:1"}}));
+    EXPECT_FALSE(is_refused(method, {}));
+    EXPECT_TRUE(is_refused(method, {{"origin", "http://localhost:2"}}));
+    EXPECT_TRUE(is_refused(method, {{"origin", "null"}}));
   }
-  EXPECT_TRUE(is_refused("POST", {{"origin", "http://localhost:2"}}));
-  EXPECT_TRUE(is_refused("POST", {{"origin", "null"}}));
 }
 }  // namespace
 }  // namespace linnet

@@ -92,5 +92,30 @@ TEST(ToolCalls, AnAnswerTellsThemApartFromItsText) {
   EXPECT_EQ(streamed({"{\"c\"", ": 1}"}, calls, reason), "{\"c\": 1}");
   EXPECT_EQ(calls + reason, "stop");
 }
+
+TEST(TextAnswer, OffsetsOfTokensCountTheCharactersOfTheEchoedPrompt) {
+  const auto offsets = [](bool stream) {
+    const auto exchange = std::make_shared<Exchange>();
+    const auto answer = std::make_shared<TextAnswer>(
+        exchange, TextAnswer::Form{.head = {.id = "i", .model = "m"}, .stream = stream}, TextAnswer::Sink{});
+    answer->expect(1);
+    const TextEvents events = answer->events(0, 1, "Zoë: ");
+    TextOutcome outcome;
+    for (const char* piece : {"é", "\xC3", "\xB6", "I"}) {  // the second and the third make one character
+      outcome.tokens.push_back({{.token = 0, .piece = piece, .log_probability = -1}, {}});
+      outcome.text.text += piece;
+      events.token(0, piece, &outcome.tokens.back());
+    }
+    events.finished(0, std::move(outcome));
+    std::string found;
+    for (size_t at = 0; (at = exchange->written.find("\"text_offset\":[", at)) != std::string::npos;) {
+      at += 14;
+      found += exchange->written.substr(at, exchange->written.find(']', at) + 1 - at);
+    }
+    return found;
+  };
+  EXPECT_EQ(offsets(false), "[5,6,7,7]");
+  EXPECT_EQ(offsets(true), "[5][6][7][7]");
+}
 }  // namespace
 }  // namespace linnet

@@ -288,7 +288,7 @@ class Batch {
     }
     if (model_.kind == ModelKind::kLanguage) return parse_text_request(line, options_.text, where);
     // For other models "text" has what parse_text_request() calls a prompt.
-    const Json json = Json::parse_or_null(line, JsonLimits::request());
+    const Json json = Json::parse(line, where + ":", JsonLimits::request().with_unique_keys());
     if (!json.is_object()) fail_user(where, ": not a JSON object");
     if (!json.contains("text") || !json["text"].is_string()) fail_user(where, ": needs \"text\"");
     Json renamed;

@@ -14,12 +14,6 @@ size_t byte_at(const std::string& text, const Characters& characters, size_t at)
   return at < characters.size() ? static_cast<size_t>(characters[at].data() - text.data()) : text.size();
 }
 
-bool has_any_ending(const std::string& path, std::initializer_list<std::string_view> endings) {
-  return std::ranges::any_of(endings, [&](std::string_view ending) { return has_ending(path, ending); });
-}
-
-bool has_json(const std::string& path) { return has_any_ending(path, {".json", ".jsonl", ".ndjson"}); }
-
 const std::string& text_at(const Json& record, std::string_view key, const std::string& where) {
   const Json* value = record.find(key);
   if (!value || !value->is_string())
@@ -117,8 +111,8 @@ void for_each_record(const std::string& path, bool labelled, const UseRecord& us
   LineReader lines(path);
   std::string first, line;
   while (first.empty() && lines.next(line)) first = trimmed(line);
-  // In JSON lines the first line is a whole object with a question.
-  if (const Json record = Json::parse_or_null(first, JsonLimits::tables()); !record.contains("question")) {
+  // In JSON lines the first line is a whole object with a question. A list is one of records.
+  if (!first.starts_with('[') && !Json::parse_or_null(first, JsonLimits::tables()).contains("question")) {
     while (lines.next(line)) first += '\n' + line;
     const Json whole = Json::parse(first, "'" + path + "'", JsonLimits::tables());
     const Json* data = whole.find("data");
@@ -257,26 +251,38 @@ TextRecords read_json(const std::string& path, const DataConfig& data) {
   return found;
 }
 
+// A word's line in a CoNLL file.
+struct WordLine {
+  std::string word, tag, where;
+  size_t columns;
+  bool has_value;  // as comments "# key = value"
+};
+
 TextRecords read_columns(const std::string& path, bool tagged) {
   LineReader reader(path);
   TextRecords found;
-  std::vector<std::string> words, tags;
-  std::string where;
+  std::vector<WordLine> lines;
+  size_t columns = 0;  // of the file's words
   const auto finish = [&] {
-    if (!words.empty()) found.records.push_back(join(words, tags, where));
-    words.clear(), tags.clear();
+    const auto word = std::ranges::find_if(lines, [](const WordLine& line) { return line.word != "#"; });
+    if (columns == 0 && word != lines.end()) columns = word->columns;
+    // Comments are in front of a text. The word "#" has the columns of any other.
+    lines.erase(lines.begin(), std::ranges::find_if_not(lines, [&](const WordLine& line) {
+      return line.word == "#" && (line.columns != columns || line.has_value);
+    }));
+    for (const WordLine& line : lines)
+      if (line.columns < 2 && tagged)
+        fail_user(line.where, ": expected a word and its tag, found '", line.word, "' alone");
+    if (!lines.empty())
+      found.records.push_back(join(mapped(lines, &WordLine::word), mapped(lines, &WordLine::tag), lines[0].where));
+    lines.clear();
   };
   for (std::string line; reader.next(line);) {
-    const std::vector<std::string_view> columns = split_white_space(line);
-    if (columns.empty()) {
-      finish();
-      continue;
-    }
-    if (columns[0] == "-DOCSTART-") continue;
-    if (columns.size() < 2 && tagged)
-      fail_user(reader.where(), ": expected a word and its tag, found '", columns[0], "' alone");
-    if (words.empty()) where = reader.where();
-    words.emplace_back(columns.front()), tags.emplace_back(columns.back());
+    const std::vector<std::string_view> row = split_white_space(line);
+    if (row.empty()) finish();
+    else if (row[0] != "-DOCSTART-")
+      lines.push_back(
+          {std::string(row.front()), std::string(row.back()), reader.where(), row.size(), line.find('=') != line.npos});
   }
   finish();
   return found;
@@ -335,7 +341,8 @@ TextRecords read_tagged_texts(const std::string& path, const DataConfig& data) {
 }
 
 void for_each_text_of_words(const std::string& path, const DataConfig& data, const UseText& use) {
-  if (has_any_ending(path, {".conll", ".iob", ".iob2", ".bio", ".bioes"})) {
+  constexpr std::string_view kColumns[] = {".conll", ".iob", ".iob2", ".bio", ".bioes"};
+  if (std::ranges::any_of(kColumns, [&](std::string_view ending) { return has_ending(path, ending); })) {
     for (const TextRecord& record : read_columns(path, false).records) use(record.text);
     return;
   }

@@ -24,7 +24,8 @@ std::vector<TextRange> split_words(const std::string& text);
 // Reads texts with labels {"words": [[begin, end], ...], "tags": [...]}, ranges in bytes. Lines of a .jsonl file have
 // "tokens" and "tags" (or "ner_tags"), one for each; or "text" and "entities" (or "spans", "label"), each {"start",
 // "end", "label"} or [start, end, label], in code points. Other files have a word and its tag on each line, in the
-// first and last column, and a blank line after each text (CoNLL). User errors name the line.
+// first and last column, and a blank line after each text (CoNLL); lines "# ..." before a text, with another number of
+// columns or a "=", are comments. User errors name the line.
 TextRecords read_tagged_texts(const std::string& path, const DataConfig& data);
 
 // The texts of such a file, which may lack tags: JSON "tokens" joined by spaces, or "text"; the first column of .conll,

@@ -5,6 +5,7 @@
 #include "base/files.h"
 #include "base/numbers.h"
 #include "base/text.h"
+#include "config/hints.h"
 #include "data/examples/batch.h"
 #include "data/examples/text/record_reader.h"
 
@@ -33,7 +34,8 @@ std::string column(
     const Json& record, const std::string& asked, const FieldNames& usual, const char* key, const std::string& where) {
   if (!asked.empty()) {
     if (record.contains(asked)) return asked;
-    fail_user(where, ": there is no field \"", asked, "\", which ", key, " names");
+    fail_user(where, ": there is no field \"", asked, "\", which ", key, " names",
+        did_you_mean(asked, mapped(record.items(), &Json::Member::key)));
   }
   const std::string* found = find_name(record, usual);
   return found ? *found : "";
@@ -67,26 +69,33 @@ Columns columns_of(const DataConfig& data, bool labelled, bool images, const Jso
     return {"1", fields == 3 ? "2" : "", std::to_string(fields)};
   }
   if (columns.text.empty() && !labelled && fields == 1) columns.text = record.items().front().key;
-  if (columns.text.empty())
-    fail_user(where, ": no field is called \"", texts.front(), "\" (there are ", names_of(record, where), "); ",
-        labelled ? "--set data.text_column=NAME" : "--text-column NAME", " says which");
-  if (columns.label.empty() && labelled)
-    fail_user(where, ": no field is called \"label\" (there are ", names_of(record, where),
-        "); --set data.label_column=NAME says which");
+  std::vector<std::string> missing;
+  for (const auto& [column, name] : {std::pair(&columns.text, texts.front()), {&columns.label, kLabels.front()}})
+    if (column->empty() && (labelled || column == &columns.text))
+      missing.push_back(text_of_parts('"', name, '"', did_you_mean(name, mapped(record.items(), &Json::Member::key))));
+  if (!missing.empty())
+    fail_user(where, ": no field is called ", joined(missing, " or "), " (there are ", names_of(record, where), "); ",
+        labelled ? "--set data.text_column=NAME and data.label_column=NAME say which"
+                 : "--text-column NAME says which");
   return columns;
 }
 
-std::string record_text(const Json& record, const std::string& name, const std::string& where) {
+const Json& record_value(const Json& record, const std::string& name, const std::string& where) {
   const Json* value = record.find(name);
-  if (!value || value->is_null()) fail_user(where, ": there is no \"", name, "\"");
-  if (!value->is_string()) fail_user(where, ": \"", name, "\" is no text");
-  return value->text();
+  if (!value || value->is_null())
+    fail_user(where, value ? ": \"" : ": there is no \"", name, value ? "\" is null" : "\"");
+  return *value;
+}
+
+std::string record_text(const Json& record, const std::string& name, const std::string& where) {
+  const Json& value = record_value(record, name, where);
+  if (!value.is_string()) fail_user(where, ": \"", name, "\" is no text");
+  return value.text();
 }
 
 Json record_label(const Json& record, const std::string& name, const std::string& where) {
-  const Json* value = record.find(name);
-  if (!value || value->is_null()) fail_user(where, ": there is no \"", name, "\"");
-  return value->is_string() ? Json(trimmed(value->text())) : *value;
+  const Json& value = record_value(record, name, where);
+  return value.is_string() ? Json(trimmed(value.text())) : value;
 }
 
 // A record, the columns found in the first record, and its location for messages.
@@ -114,7 +123,7 @@ template <class Choose, class Use> void for_each_row(const std::string& path,
   RecordReader reader(path, heading);
   Columns columns;
   for (Json record; reader.next(record);) {
-    if (columns.text.empty()) columns = choose(record, reader.where());
+    if (columns.text.empty()) columns = choose(record, reader.where_named());
     use(Row{record, columns, reader.where()});
   }
 }

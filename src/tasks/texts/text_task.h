@@ -74,8 +74,10 @@ class TextTask {
   virtual Names heading(int64_t top) const = 0;        // of the answers' cells
   virtual bool may_be_pairs() const { return false; }  // whether a model that takes single texts also takes two
   virtual bool are_pairs() const { return false; }     // whether all texts are pairs
-  // The number of answers that a model chooses from.
-  virtual int64_t choices(const Names& outputs, const Config&) const { return std::ssize(outputs); }
+  // The number of answers that a model chooses one from; 1 if it does not choose.
+  virtual int64_t choices(const Names& outputs, const Config&) const {
+    return problem == TextProblem::kOneClass ? std::ssize(outputs) : 1;
+  }
 
   virtual LabelForm form(const Names& outputs, const TextClassifier&, TextUse) const {
     return {labels, labels == LabelForm::Kind::kNumbers ? static_cast<int64_t>(outputs.size()) : 1};

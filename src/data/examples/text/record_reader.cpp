@@ -38,10 +38,6 @@ constexpr ForeignFormat kForeignFormats[] = {
     {"PAR1"sv, "a Parquet file; write its text as .jsonl or .tsv first"},
     {"%PDF"sv, "a PDF; take its text out first (pdftotext)"},
 };
-
-bool has_json(const std::string& path) {
-  return has_ending(path, ".jsonl") || has_ending(path, ".ndjson") || has_ending(path, ".json");
-}
 }  // namespace
 
 GzipFile::GzipFile(const std::string& path, const std::string& needed) : path_(path) {
@@ -153,6 +149,10 @@ bool has_ending(const std::string& path, std::string_view ending) {
   return lower.ends_with(ending);
 }
 
+bool has_json(const std::string& path) {
+  return has_ending(path, ".jsonl") || has_ending(path, ".ndjson") || has_ending(path, ".json");
+}
+
 bool has_records(const std::string& path) {
   return has_json(path) || has_ending(path, ".csv") || has_ending(path, ".tsv");
 }
@@ -167,30 +167,53 @@ bool RecordReader::next(Json& record) {
   std::vector<std::string> fields;
   if (!read_fields(fields)) return false;
   if (names_.empty()) {
-    has_heading_ = form_ == Form::kQuoted || std::ranges::any_of(fields, [&](const std::string& field) {
+    const bool has_heading = form_ == Form::kQuoted || std::ranges::any_of(fields, [&](const std::string& field) {
       return std::ranges::count(heading_, trimmed(field)) > 0;
     });
-    for (size_t i = 0; i < fields.size(); ++i)
-      names_.push_back(has_heading_ ? std::string(trimmed(fields[i])) : std::to_string(i + 1));
-    if (has_heading_ && !read_fields(fields)) return false;
+    for (size_t i = 0; i < fields.size(); ++i) {
+      std::string name = has_heading ? std::string(trimmed(fields[i])) : std::to_string(i + 1);
+      if (!name.empty() && std::ranges::count(names_, name) > 0)
+        fail_user(where_, ": the heading names \"", name, "\" twice");
+      names_.push_back(std::move(name));
+    }
+    if (has_heading) heading_where_ = where_;
+    if (has_heading && !read_fields(fields)) return false;
   }
   if (fields.size() != names_.size())
     fail_user(where_, ": ", fields.size(), fields.size() == 1 ? " field" : " fields", ", where ",
-        has_heading_ ? "the heading" : "the first line", " has ", names_.size());
+        heading_where_.empty() ? "the first line" : "the heading", " has ", names_.size());
   record = Json::object();
   for (size_t i = 0; i < fields.size(); ++i) record[names_[i]] = std::move(fields[i]);
   return true;
 }
 
 bool RecordReader::read_json(Json& record) {
-  for (std::string line; lines_.next(line);) {
-    if (trimmed(line).empty()) continue;
+  const bool is_first = where_.empty();
+  if (next_entry_ < list_.size()) {
+    where_ = lines_.path() + ": entry " + std::to_string(next_entry_ + 1);
+    record = std::move(list_.begin()[next_entry_++]);
+  } else {
+    std::string line;
+    do {
+      if (!lines_.next(line)) return false;
+    } while (trimmed(line).empty());
     where_ = lines_.where();
-    record = Json::parse(line, where_ + ": the line", JsonLimits::settings());
-    if (!record.is_object()) fail_user(where_, ": the line is no JSON object");
-    return true;
+    record = is_first && has_ending(lines_.path(), ".json") ? read_whole(line) : Json();
+    if (record.is_array()) return list_ = std::move(record), read_json(record);
+    if (record.is_null()) record = Json::parse(line, where_ + ": the line", JsonLimits::settings().with_unique_keys());
   }
-  return false;
+  if (!record.is_object()) fail_user(where_, list_.empty() ? ": the line is no JSON object" : " is no JSON object");
+  return true;
+}
+
+Json RecordReader::read_whole(const std::string& first) {
+  const JsonLimits limits = JsonLimits::tables().with_unique_keys();
+  Json value = Json::parse_or_null(first, limits);
+  if (!value.is_null()) return value;
+  std::string text = first;
+  for (std::string line; lines_.next(line);) text += '\n' + line;
+  return first.starts_with('[') ? Json::parse(text, "'" + lines_.path() + "'", limits)
+                                : Json::parse_or_null(text, limits);
 }
 
 bool RecordReader::read_fields(std::vector<std::string>& fields) {

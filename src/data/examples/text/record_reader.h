@@ -48,6 +48,7 @@ class LineReader {
   // Whether the last line had an end; only a file's last line may have none.
   bool line_was_ended() const { return line_was_ended_; }
   std::string where() const;  // "path:line", for messages
+  const std::string& path() const { return path_; }
 
  private:
   bool fill();
@@ -66,23 +67,26 @@ bool has_ending(const std::string& path, std::string_view ending);
 
 // The file's name, perhaps with ".gz", gives the format: .csv has comma-separated values (RFC 4180: quoted fields may
 // hold commas, doubled quotes and line ends), or, if the heading has no comma, values between semicolons or tabs, as in
-// spreadsheets with decimal commas; .jsonl, .ndjson and .json have a JSON object a line; others have tab-separated
-// fields. Blank lines are skipped.
+// spreadsheets with decimal commas; .jsonl, .ndjson and .json have a JSON object a line, and .json may also be one
+// object or a list of them, over any lines; others have tab-separated fields. Blank lines are skipped.
 //
 // A .csv begins with a heading; a tab-separated file does if one of its first fields is in `heading`. Without a heading
 // fields are "1", "2", ... User errors of one line name file and line: LineReader's, an open quote, a record with
-// another number of fields than the first, a line that is no JSON object.
+// another number of fields than the first, a heading with a name twice, a line that is no JSON object.
 class RecordReader {
  public:
   RecordReader(const std::string& path, std::span<const std::string_view> heading);
 
   // Replaces `record` by the next one, an object; false at the end. Fields of tables are strings.
   bool next(Json& record);
-  // "path:line" of the first line of the last record, for messages.
+  // "path:line" of the first line of the last record, or "path: entry N" of a list, for messages.
   const std::string& where() const { return where_; }
+  // The same of what names the fields: a table's heading, else the last record.
+  const std::string& where_named() const { return heading_where_.empty() ? where_ : heading_where_; }
 
  private:
   bool read_json(Json& record);
+  Json read_whole(const std::string& first);  // a .json file that begins with this line; null: it has JSON lines
   bool read_fields(std::vector<std::string>& fields);
   void split_quoted(std::string line, std::vector<std::string>& fields);
 
@@ -91,9 +95,12 @@ class RecordReader {
   enum class Form { kTabs, kQuoted, kJson } form_;
   char separator_ = ',';            // of kQuoted
   std::vector<std::string> names_;  // of the fields, once the first line was read
-  bool has_heading_ = false;
-  std::string where_;
+  std::string where_, heading_where_;
+  Json list_;  // of a .json file
+  size_t next_entry_ = 0;
 };
 
-bool has_records(const std::string& path);  // whether the name is that of a table or of JSON lines
+// Whether the name is that of JSON lines, or of these or a table.
+bool has_json(const std::string& path);
+bool has_records(const std::string& path);
 }  // namespace linnet

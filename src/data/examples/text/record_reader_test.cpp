@@ -49,9 +49,28 @@ TEST_F(Records, SemicolonsWhereTheHeadingHasNoComma) {
   EXPECT_EQ(read("a.csv", "text,a;b\nc,d;e\n"), (Texts{R"({"text":"c","a;b":"d;e"})"}));
 }
 
+TEST_F(Records, TwoColumnsOfOneNameAreAnError) {
+  EXPECT_NE(error_of("a.csv", "text,label, text\na,b,c\n").find("a.csv:1: the heading names \"text\" twice"),
+      std::string::npos);
+  EXPECT_NE(error_of("b.tsv", "label\tid\tlabel\na\tb\tc\n").find("b.tsv:1: the heading names \"label\" twice"),
+      std::string::npos);
+  EXPECT_EQ(read("c.csv", "text,,\na,,\n"), (Texts{R"({"text":"a","":""})"}));  // empty columns of a spreadsheet
+}
+
 TEST_F(Records, JsonLines) {
   EXPECT_EQ(read("a.jsonl", "{\"text\": \"a\", \"label\": [1, 2]}\n\n{\"x\": 1}\n"),
       (Texts{R"({"text":"a","label":[1,2]})", R"({"x":1})"}));
+}
+
+TEST_F(Records, AJsonFileIsAListOrOneObjectOrLines) {
+  const Texts two{R"({"a":1})", R"({"a":2})"};
+  EXPECT_EQ(read("a.json", "\n[\n  {\"a\": 1},\n  {\"a\":\n   2}\n]\n"), two);
+  EXPECT_EQ(read("b.json", R"([{"a": 1}, {"a": 2}])"), two);
+  EXPECT_EQ(read("c.json", "{\"a\": 1}\n{\"a\": 2}\n"), two);
+  EXPECT_EQ(read("d.json", "{\n\"a\": 1\n}\n"), Texts{two[0]});
+  EXPECT_EQ(read("e.json", "[]\n"), Texts{});
+  EXPECT_NE(error_of("f.json", R"([{"a": 1}, 2])").find("f.json: entry 2 is no JSON object"), std::string::npos);
+  EXPECT_NE(error_of("g.json", "[\n{},\n").find("g.json' is not JSON"), std::string::npos);
 }
 
 TEST_F(Records, WhatIsNoRecordIsAnErrorThatNamesTheLine) {
@@ -62,6 +81,8 @@ TEST_F(Records, WhatIsNoRecordIsAnErrorThatNamesTheLine) {
       error_of("d.tsv", "a\tb\na\tb\tc\n").find("d.tsv:2: 3 fields, where the first line has 2"), std::string::npos);
   EXPECT_NE(error_of("e.jsonl", "{}\n[1]\n").find("e.jsonl:2: the line is no JSON object"), std::string::npos);
   EXPECT_NE(error_of("f.jsonl", "{\"a\"\n").find("f.jsonl:1: the line is not JSON"), std::string::npos);
+  EXPECT_NE(error_of("g.jsonl", "{\"a\":1,\"b\":2,\"a\":3}\n").find("g.jsonl:1: the line names \"a\" twice"),
+      std::string::npos);
 }
 }  // namespace
 }  // namespace linnet

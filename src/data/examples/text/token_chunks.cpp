@@ -19,7 +19,9 @@ constexpr int64_t kSmall = 1 << 16;
 // The document in a JSON value: the string `key` of an object. `where`: for messages.
 std::string document_of(Json& value, const std::string& key, const std::string& where) {
   Json* found = value.find(key);
-  if (!found || !found->is_string()) fail_user(where, ": no string \"", key, "\"");
+  if (!found || !found->is_string())
+    fail_user(where, ": no string \"", key, "\"",
+        value.contains("messages") ? "; chats need a run with task = \"chat\", also to evaluate" : "");
   return std::move(found->text());
 }
 
@@ -36,20 +38,6 @@ std::string read_whole(const std::string& path) {
     if (reader.line_was_ended()) text += '\n';
   }
   return text;
-}
-
-// Reads one JSON value, an object or a list of them, or JSON lines in a file named .json.
-void read_json(const std::string& path, const std::string& key, FunctionRef<void(std::string)> document) {
-  Json value = Json::parse_or_null(read_whole(path), JsonLimits::tables());
-  if (value.is_null()) return read_records(path, key, document);
-  if (value.is_object()) return document(document_of(value, key, "'" + path + "'"));
-  if (!value.is_array()) fail_user("'", path, "': neither JSON objects nor a list of them");
-  size_t number = 0;
-  for (Json& entry : value) {
-    const std::string where = "'" + path + "': entry " + std::to_string(++number);
-    if (!entry.is_object()) fail_user(where, " is not a JSON object");
-    document(document_of(entry, key, where));
-  }
 }
 
 bool is_table_of_tabs(const std::string& path) { return has_ending(path, ".tsv"); }  // a text as any other
@@ -133,7 +121,6 @@ void read_documents(const std::string& path, const std::string& key, FunctionRef
     for (const std::string& file : find_texts(path)) read_documents(file, key, document);
     return;
   }
-  if (has_ending(path, ".json")) return read_json(path, key, document);
   if (has_documents(path)) return read_records(path, key, document);
   document(read_whole(path));
 }

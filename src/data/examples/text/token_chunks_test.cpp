@@ -194,6 +194,7 @@ TEST(TextDocuments, PlainTextKeepsItsEndAndJsonLinesNameTheirLine) {
   EXPECT_EQ(texts, (std::vector<std::string>{"a\nb", ""}));
   EXPECT_NE(user_error([&] { read("d.jsonl", "{\"text\": \"a\"}\n{\"txt\": 1}\n"); }).find(":2: no string \"text\""),
       std::string::npos);
+  EXPECT_NE(user_error([&] { read("g.jsonl", "{\"messages\": []}\n"); }).find("chats need a run"), std::string::npos);
   read("f.csv", "id,text\n1,\"a, b\"\n2,c\n");
   EXPECT_EQ(texts, (std::vector<std::string>{"a, b", "c"}));
   EXPECT_NE(user_error([&] { read("e.jsonl", "[1]\n"); }).find(":1: the line is no JSON object"), std::string::npos);
