@@ -5,6 +5,7 @@
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <numeric>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -45,6 +46,13 @@ template <class Result = void, std::integral Index, class Fn> auto mapped(Index 
   results.reserve(count);
   for (Index i = 0; i < count; ++i) results.emplace_back(fn(i));
   return results;
+}
+
+// 0, 1, ..., count - 1.
+template <class Number> std::vector<Number> numbers_below(size_t count) {
+  std::vector<Number> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), Number{0});
+  return numbers;
 }
 
 // The sum, or the largest and 0, of fn(item) of each item, or of fn(i) of each i in [0, count).

@@ -32,9 +32,7 @@ Tensor along_axis(const OnnxCall& call, Tensor values, const Shape& x, int axis,
   }
   if (block <= 0) return values;
   // Each number stands for `block` elements of the axis; the last block may be shorter.
-  std::vector<int64_t> from;
-  for (int64_t i = 0; i < x[axis]; ++i) from.push_back(i / block);
-  return compose::take(values, axis, from);
+  return compose::take(values, axis, mapped(x[axis], [&](int64_t i) { return i / block; }));
 }
 
 // Operand `zero` may be omitted.

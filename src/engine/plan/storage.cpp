@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <functional>
-#include <numeric>
 #include "base/numbers.h"
 #include "engine/ir/op.h"
 #include "engine/plan/plan.h"
@@ -314,8 +313,7 @@ class Placer {
 
   // Blocks with parts come first, since others lie in them.
   std::vector<size_t> by_descending(auto&& key) const {
-    std::vector<size_t> order(all_.size());
-    std::iota(order.begin(), order.end(), size_t{0});
+    std::vector<size_t> order = numbers_below<size_t>(all_.size());
     std::ranges::stable_sort(
         order, std::greater{}, [&](size_t i) { return std::pair(all_[i].parts.size() > 1, key(i)); });
     return order;

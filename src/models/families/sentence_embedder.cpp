@@ -275,8 +275,7 @@ int64_t SentenceEmbedder::padded_length(int64_t tokens) const {
 }
 
 std::vector<float> SentenceEmbedder::embed(std::span<const std::vector<int32_t>> sentences) {
-  std::vector<size_t> order(sentences.size());
-  std::iota(order.begin(), order.end(), size_t{0});
+  std::vector<size_t> order = numbers_below<size_t>(sentences.size());
   std::ranges::stable_sort(order, {}, [&](size_t i) { return sentences[i].size(); });
   const auto width = static_cast<size_t>(width_), most = static_cast<size_t>(rows_.back());
   std::vector<float> result(sentences.size() * width);

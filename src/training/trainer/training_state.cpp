@@ -291,8 +291,6 @@ float SharedSquares::sum(std::span<const float> own, const SliceBounds& bounds, 
   if (!last.empty())
     block_squares(static_cast<int64_t>(last.size()), last.data(), blocks_.data() + blocks.first + whole, pool);
   all_gather_slice_blocks(world_, blocks_, bounds);
-  double sum = 0;
-  for (const double block : blocks_) sum += block;
-  return static_cast<float>(sum);
+  return static_cast<float>(sum_of<double>(blocks_));
 }
 }  // namespace linnet
