@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <concepts>
+#include <cstdint>
 #include <functional>
 #include <iterator>
 #include <memory>
@@ -53,6 +54,17 @@ template <class Number> std::vector<Number> numbers_below(size_t count) {
   std::vector<Number> numbers(count);
   std::iota(numbers.begin(), numbers.end(), Number{0});
   return numbers;
+}
+
+// `first`, then next(size) of the one before while that is below `last`, and `last`: sizes that plans are made for.
+template <class Next> std::vector<int64_t> growing_sizes(int64_t first, int64_t last, Next next) {
+  std::vector<int64_t> sizes;
+  for (int64_t size = first; size < last; size = next(size)) sizes.push_back(size);
+  sizes.push_back(last);
+  return sizes;
+}
+inline std::vector<int64_t> doubling_sizes(int64_t first, int64_t last) {
+  return growing_sizes(first, last, [](int64_t size) { return 2 * size; });
 }
 
 // The sum, or the largest and 0, of fn(item) of each item, or of fn(i) of each i in [0, count).

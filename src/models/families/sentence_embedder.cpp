@@ -243,8 +243,7 @@ SentenceEmbedder::SentenceEmbedder(PretrainedModel model, const SentencePooling&
   if (own) set_pooling(model_, pooling);
   width_ = own ? own->width() : config.width;
   max_tokens_ = pooling.max_tokens > 0 ? std::min(pooling.max_tokens, config.max_seq_len) : config.max_seq_len;
-  for (int64_t length = 16; length < max_tokens_; length *= 2) lengths_.push_back(length);
-  lengths_.push_back(max_tokens_);
+  lengths_ = doubling_sizes(16, max_tokens_);
   std::vector<Forward::Function> functions;
   for (const int64_t planned : rows_)
     for (const int64_t length : lengths_)

@@ -9,13 +9,10 @@ constexpr int64_t kPairProbeLength = 4;  // of the loss by which tensor parallel
 
 // Padded lengths of sources, up to `longest`: few plans, with at most a fourth of padding (but for the shortest).
 std::vector<int64_t> padded_source_lengths(int64_t longest) {
-  std::vector<int64_t> lengths;
-  for (int64_t length = 12, step = 4; length < longest; length += step) {
-    lengths.push_back(length);
+  return growing_sizes(12, longest, [step = int64_t{4}](int64_t length) mutable {
     if (length >= 8 * step) step *= 2;
-  }
-  lengths.push_back(longest);
-  return lengths;
+    return length + step;
+  });
 }
 }  // namespace
 
