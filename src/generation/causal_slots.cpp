@@ -270,9 +270,7 @@ class CausalSlots : public SlotModel {
   }
 
   int64_t block_bytes() const {
-    int64_t floats = 0;
-    for (const Layer& layer : layers_) floats += layer.width * PrefixCache::kBlock;
-    return floats * static_cast<int64_t>(sizeof(float));
+    return sum_of<int64_t>(layers_, &Layer::width) * PrefixCache::kBlock * static_cast<int64_t>(sizeof(float));
   }
 
   // Calls body(the slot's cache from token `first` on, the block's copy, bytes) for each layer.

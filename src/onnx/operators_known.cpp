@@ -126,8 +126,7 @@ void unique(OnnxCall& call) {
   }
   std::map<std::vector<double>, int64_t> first;  // first occurrence
   for (int64_t i = size - 1; i >= 0; --i) first[slices[i]] = i;
-  std::vector<int64_t> order;
-  for (const auto& [slice, at] : first) order.push_back(at);
+  std::vector<int64_t> order = mapped(first, [](const auto& slice) { return slice.second; });
   if (call.integer("sorted", 1) == 0) std::ranges::sort(order);
   std::map<std::vector<double>, int64_t> number;
   for (size_t i = 0; i < order.size(); ++i) number[slices[order[i]]] = static_cast<int64_t>(i);

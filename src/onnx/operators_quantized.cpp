@@ -26,9 +26,7 @@ Tensor along_axis(const OnnxCall& call, Tensor values, const Shape& x, int axis,
   if (values.shape().elements() == 1) return reshape(values, {});
   if (values.shape().rank() == 1 && x.rank() != 1) {
     if (values.dim(0) != x[axis]) call.fail("scales of shape ", values.shape().text(), " for ", x.text());
-    Shape shape;
-    for (int i = 0; i < x.rank(); ++i) shape.push_back(i == axis ? x[axis] : 1);
-    return reshape(values, shape);
+    return reshape(values, Shape(mapped(x.rank(), [&](int i) { return i == axis ? x[axis] : 1; })));
   }
   if (block <= 0) return values;
   // Each number stands for `block` elements of the axis; the last block may be shorter.

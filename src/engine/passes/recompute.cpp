@@ -386,9 +386,7 @@ size_t saved_bytes(const Graph& graph) {
     const NodeId producer = graph.value(owner[value]).producer;
     if (producer != kNone && producer < loss) owners.insert(owner[value]);
   }
-  size_t bytes = 0;
-  for (const ValueId value : owners) bytes += graph.value(value).type.bytes();
-  return bytes;
+  return sum_of<size_t>(owners, [&](ValueId value) { return graph.value(value).type.bytes(); });
 }
 
 double node_work(const Graph& graph, const Node& node, bool with_parameters) {

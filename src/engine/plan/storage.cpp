@@ -260,8 +260,7 @@ size_t tightest(std::vector<Forbidden>& forbidden) {
 }
 
 size_t most_alive(const std::vector<Placed>& blocks) {
-  int32_t last = 0;
-  for (const Placed& block : blocks) last = std::max(last, block.last);
+  const auto last = max_of<int32_t>(blocks, &Placed::last);
   std::vector<size_t> starts(static_cast<size_t>(last) + 2), ends(static_cast<size_t>(last) + 2);
   for (const Placed& block : blocks)
     for (const ArenaPart& part : block.parts) {

@@ -65,10 +65,8 @@ DenseLayer read_dense(const std::string& folder, const std::string& part) {
       {"torch.nn.modules.activation.ReLU", Activation::kRelu}, {"torch.nn.modules.activation.GELU", Activation::kGelu},
       {"torch.nn.modules.activation.SiLU", Activation::kSilu}};
   const ConfigFile config(inside(inside(folder, part), "config.json"));
-  std::vector<const char*> names;
-  for (const auto& [name, activation] : kFunctions) names.push_back(name);
   return {part, config.size("in_features"), config.size("out_features"), config.flag("bias", true),
-      kFunctions[word_index(config, "activation_function", names, 1)].second};
+      read_word<std::optional<Activation>>(config, "activation_function", kFunctions, Activation::kTanh)};
 }
 
 // Adds the linear layers behind a pooling, unless the model has them.

@@ -17,9 +17,7 @@ std::vector<int64_t> padded_source_lengths(int64_t longest) {
 }  // namespace
 
 int64_t longest_source(const std::vector<BatchShape>& shapes) {
-  int64_t longest = 1;
-  for (const BatchShape& shape : shapes) longest = std::max(longest, shape.source_length);
-  return longest;
+  return std::max<int64_t>(1, max_of<int64_t>(shapes, &BatchShape::source_length));
 }
 
 TranslationSession::TranslationSession(

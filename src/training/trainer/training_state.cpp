@@ -213,11 +213,7 @@ std::vector<RangeSlice> Ownership::slices(int rank) const {
   return slices;
 }
 
-int64_t Ownership::count(int rank) const {
-  int64_t count = 0;
-  for (const RangeSlice& own : slices(rank)) count += own.count;
-  return count;
-}
+int64_t Ownership::count(int rank) const { return sum_of<int64_t>(slices(rank), &RangeSlice::count); }
 
 std::vector<DividedPackedState> Ownership::packed_states(
     const ParameterLayout& layout, const OptimizerAttrs& optimizer) const {
