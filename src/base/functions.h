@@ -2,9 +2,11 @@
 #pragma once
 #include <algorithm>
 #include <concepts>
+#include <cstdint>
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <numeric>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -45,6 +47,24 @@ template <class Result = void, std::integral Index, class Fn> auto mapped(Index 
   results.reserve(count);
   for (Index i = 0; i < count; ++i) results.emplace_back(fn(i));
   return results;
+}
+
+// 0, 1, ..., count - 1.
+template <class Number> std::vector<Number> numbers_below(size_t count) {
+  std::vector<Number> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), Number{0});
+  return numbers;
+}
+
+// `first`, then next(size) of the one before while that is below `last`, and `last`: sizes that plans are made for.
+template <class Next> std::vector<int64_t> growing_sizes(int64_t first, int64_t last, Next next) {
+  std::vector<int64_t> sizes;
+  for (int64_t size = first; size < last; size = next(size)) sizes.push_back(size);
+  sizes.push_back(last);
+  return sizes;
+}
+inline std::vector<int64_t> doubling_sizes(int64_t first, int64_t last) {
+  return growing_sizes(first, last, [](int64_t size) { return 2 * size; });
 }
 
 // The sum, or the largest and 0, of fn(item) of each item, or of fn(i) of each i in [0, count).

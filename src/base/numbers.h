@@ -49,6 +49,13 @@ template <class T> std::string shortest(T value) {
   return text;
 }
 
+// "[1, 2.5]"
+template <class List> std::string list_text(const List& numbers) {
+  std::string text = "[";
+  for (const auto number : numbers) text += (text.size() > 1 ? ", " : "") + shortest(number);
+  return text + "]";
+}
+
 inline std::string with_commas(int64_t number) {  // "1,234,567", for a number from 0
   std::string text = std::to_string(number);
   for (int64_t at = std::ssize(text) - 3; at > 0; at -= 3) text.insert(at, ",");

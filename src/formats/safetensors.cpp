@@ -208,10 +208,8 @@ std::string safetensors_header(
 }
 
 uint64_t safetensors_size(std::span<const SafetensorsTensor> tensors, const SafetensorsMetadata& metadata) {
-  const auto order = in_file_order(tensors);
-  uint64_t bytes = header_of(order, metadata, 0).size();
-  for (const SafetensorsTensor* tensor : order) bytes += tensor->type.bytes();
-  return bytes;
+  return header_of(in_file_order(tensors), metadata, 0).size() +
+         sum_of<uint64_t>(tensors, [](const SafetensorsTensor& tensor) { return tensor.type.bytes(); });
 }
 
 void save_safetensors(const std::string& path, std::span<const SafetensorsTensor> tensors,

@@ -164,9 +164,7 @@ const WeightFiles::Weight* WeightFiles::find(const std::string& name) const {
 }
 
 uint64_t WeightFiles::bytes() const {
-  uint64_t bytes = 0;
-  for (const Weight& weight : weights_) bytes += weight.entry->bytes();
-  return bytes;
+  return sum_of<uint64_t>(weights_, [](const Weight& weight) { return weight.entry->bytes(); });
 }
 
 void save_weight_file(const std::string& path, const std::vector<WeightSource>& weights,

@@ -46,10 +46,7 @@ CausalOptions checked(CausalOptions options, const CausalModel& model) {
     fail_user("texts of ", options.max_length, " tokens, and the model takes ", model.max_length());
   if (options.max_length < 1) fail_internal("generation needs at least one token");
   if (options.beams > 1 && !options.cache) fail_user("beam search needs the cache");
-  auto& lengths = options.prompt_lengths;
-  const bool none = lengths.empty();
-  for (int64_t length = kShortestBucket; none && (lengths.empty() || lengths.back() < options.max_length); length *= 2)
-    lengths.push_back(std::min(length, options.max_length));
+  if (options.prompt_lengths.empty()) options.prompt_lengths = doubling_sizes(kShortestBucket, options.max_length);
   return options;
 }
 
@@ -66,14 +63,6 @@ std::vector<int64_t> chunk_lengths(const CausalOptions& options) {
     if (options.prefix_bytes != 0 && chunk < longest + kChunkStep) chunks.insert(chunk);
   if (longest >= kLongestChunk) chunks.insert(kLongestChunk);
   return {chunks.begin(), chunks.end()};
-}
-
-// Sizes of decode steps in tokens: powers of two up to `most`.
-std::vector<int64_t> decode_sizes(int64_t most) {
-  std::vector<int64_t> sizes;
-  for (int64_t size = 1; size < most; size *= 2) sizes.push_back(size);
-  sizes.push_back(most);
-  return sizes;
 }
 
 Tensor last_row(Graph& graph, Tensor hidden) {
@@ -115,7 +104,8 @@ class CausalSlots : public SlotModel {
       for (const int64_t length : options_.prompt_lengths) prefills.push_back(prefill_graph(length));
     }
     std::vector<int64_t> decodes;
-    if (options_.cache) decodes = by_rows ? decode_sizes(slots() * options_.tokens_per_step) : std::vector{slots()};
+    if (options_.cache)
+      decodes = by_rows ? doubling_sizes(1, slots() * options_.tokens_per_step) : std::vector{slots()};
     const auto decode_graph = [this, by_rows](int64_t rows) { return step_graph(rows, by_rows, Logits::kAll); };
     prefills_ = make_plans(std::move(prefills), decodes, decode_graph, later);
     if (later) {  // only the longest chunk with logits
@@ -280,9 +270,7 @@ class CausalSlots : public SlotModel {
   }
 
   int64_t block_bytes() const {
-    int64_t floats = 0;
-    for (const Layer& layer : layers_) floats += layer.width * PrefixCache::kBlock;
-    return floats * static_cast<int64_t>(sizeof(float));
+    return sum_of<int64_t>(layers_, &Layer::width) * PrefixCache::kBlock * static_cast<int64_t>(sizeof(float));
   }
 
   // Calls body(the slot's cache from token `first` on, the block's copy, bytes) for each layer.

@@ -1,5 +1,4 @@
 #include "generation/engine.h"
-#include <numeric>
 #include "base/fail.h"
 #include "engine/kernels/reduce/reduce.h"
 
@@ -441,8 +440,7 @@ std::vector<std::vector<Hypothesis>> SourceGenerator::generate(std::span<const s
   const int64_t beams = engine_.beams();
   if (n_best < 1 || n_best > beams) fail_user("asked for the ", n_best, " best translations of ", beams, " beams");
   // Long sources first, as they take the most steps. Neighbors have similar lengths and are encoded together.
-  std::vector<size_t> order(sources.size());
-  std::iota(order.begin(), order.end(), size_t{0});
+  std::vector<size_t> order = numbers_below<size_t>(sources.size());
   std::ranges::stable_sort(order, std::ranges::greater{}, [&](size_t i) { return sources[i].size(); });
   Submitted submitted(engine_);
   for (const size_t i : order) {

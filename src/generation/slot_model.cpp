@@ -90,8 +90,7 @@ std::vector<std::unique_ptr<Plan>> SlotModel::make_plans(
     const size_t bytes = sizeof(float) * static_cast<size_t>(choice_rows_ * options_.adapters);
     store_.bind(kAdapterChoice, {store_.add_region("adapters' choice", MemoryKind::kBatch, bytes), 0}, bytes);
   }
-  std::vector<std::unique_ptr<Plan>> plans;
-  for (Graph& graph : prefills) plans.push_back(plan(std::move(graph)));
+  std::vector<std::unique_ptr<Plan>> plans = mapped(prefills, [&](Graph& graph) { return plan(std::move(graph)); });
   if (later) decode_graph_ = decode_graph;
   for (size_t i = 0, made = 0; i < decode_rows.size(); ++i) {
     const bool waits = later && i + 1 < decode_rows.size();

@@ -68,9 +68,8 @@ class SourceSlots : public SlotModel {
       give_logits(graph, reshape(logits, {slots, logits.dim(2)}));
       return optimize(trace.finish(), {.backend = &store.backend()});
     };
-    std::vector<Graph> encodings;
-    for (const int64_t length : options_.source_lengths)
-      encodings.push_back(optimize(encoding_graph(length), {.backend = &store.backend()}));
+    std::vector<Graph> encodings = mapped(options_.source_lengths,
+        [&](const int64_t length) { return optimize(encoding_graph(length), {.backend = &store.backend()}); });
     std::vector<int64_t> sizes;  // of decode plans, in slots: all texts, half of them, and so on
     for (int64_t rows = options_.rows;; rows /= 2) {
       sizes.insert(sizes.begin(), rows * options_.beams);

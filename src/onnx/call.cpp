@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include "engine/ir/op.h"
 #include "engine/ops/movement/movement.h"
 #include "onnx/compose.h"
@@ -128,11 +127,7 @@ Tensor OnnxCall::values(const Shape& shape, const std::vector<double>& values, D
   return constant(known_numbers(dtype == DType::kF64 ? OnnxElement::kDouble : OnnxElement::kFloat, shape, values));
 }
 
-Tensor OnnxCall::locations(int64_t count, DType dtype) {
-  std::vector<double> numbers(count);
-  std::iota(numbers.begin(), numbers.end(), 0.0);
-  return values({count}, numbers, dtype);
-}
+Tensor OnnxCall::locations(int64_t count, DType dtype) { return values({count}, numbers_below<double>(count), dtype); }
 
 Tensor OnnxCall::uniform(double value, const Shape& shape, DType dtype) {
   return ::linnet::fill(graph_, {dtype, shape}, value);

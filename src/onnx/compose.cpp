@@ -1,6 +1,5 @@
 #include "onnx/compose.h"
 #include <algorithm>
-#include <numeric>
 #include "base/error.h"
 #include "base/text.h"
 #include "engine/ops/broadcast.h"
@@ -165,9 +164,8 @@ Tensor add(const OnnxCall& call, Tensor a, Tensor b) {
 }
 
 Tensor by_channel(Tensor values, int rank) {
-  Shape shape;
-  for (int axis = 0; axis < rank; ++axis) shape.push_back(axis == 1 ? values.shape().elements() : 1);
-  return reshape(values, shape);
+  const int64_t channels = values.shape().elements();
+  return reshape(values, Shape(mapped(rank, [&](int axis) { return axis == 1 ? channels : 1; })));
 }
 
 Tensor take(Tensor x, int axis, const std::vector<int64_t>& indices) {
@@ -285,12 +283,6 @@ std::vector<int> named_axes_last(const std::vector<bool>& named) {
     for (size_t axis = 0; axis < named.size(); ++axis)
       if (named[axis] == last) order.push_back(static_cast<int>(axis));
   return order;
-}
-
-std::vector<int64_t> all_axes(int rank) {
-  std::vector<int64_t> axes(rank);
-  std::iota(axes.begin(), axes.end(), 0);
-  return axes;
 }
 
 void each_index(const Shape& shape, const std::function<void(const std::vector<int64_t>& index)>& visit) {

@@ -122,7 +122,6 @@ std::vector<int> inverse(const std::vector<int>& order);
 std::vector<bool> named_axes(const OnnxCall& call, const std::vector<int64_t>& axes, int rank);
 // All axes, with the named ones last.
 std::vector<int> named_axes_last(const std::vector<bool>& named);
-std::vector<int64_t> all_axes(int rank);  // 0, 1, ...
 // Calls `visit` with the index of each element, in order.
 void each_index(const Shape& shape, const std::function<void(const std::vector<int64_t>& index)>& visit);
 

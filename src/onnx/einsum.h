@@ -131,10 +131,9 @@ class Einsum {
           At(ordered(term, both + first + second), where_), {size_of(both), size_of(first), size_of(second)});
     };
     const Tensor product = matmul(At(as_matrix(a, rows, summed), where_), as_matrix(b, summed, columns));
-    Shape shape;
     const std::string letters = both + rows + columns;
     if (letters.size() > kMaxRank) fail("an intermediate result has more than ", kMaxRank, " axes");
-    for (const char letter : letters) shape.push_back(sizes_.at(letter));
+    const Shape shape(mapped(letters, [&](char letter) { return sizes_.at(letter); }));
     return {reshape(At(product, where_), shape), letters};
   }
 

@@ -60,8 +60,7 @@ Tensor padded(Tensor x, const Windows& w, double value) {
 // Folds each window's elements over x [N, ..., C], already padded, by a function of two.
 Tensor fold_windows(Tensor x, const Windows& w, const std::vector<int64_t>& counts,
     const std::function<Tensor(Tensor, Tensor)>& join_two) {
-  Shape size;
-  for (const WindowAxis& axis : w) size.push_back(axis.size);
+  const Shape size(mapped(w, &WindowAxis::size));
   Tensor y;
   compose::each_index(size, [&](const std::vector<int64_t>& at) {
     Tensor part = x;  // this element of every window
@@ -262,8 +261,7 @@ Tensor window_sizes(OnnxCall& call, const Shape& s, const Windows& w, const Wind
       }
     sizes = std::move(next);
   }
-  Shape shape;
-  for (const int64_t count : counts) shape.push_back(count);
+  Shape shape(counts);
   shape.push_back(1);
   return call.values(shape, sizes, traced_dtype(call.element()));
 }
@@ -412,7 +410,7 @@ void resize(OnnxCall& call) {
     for (const float scale : call.reals("scales")) scales.push_back(scale);
   if (!old && call.has(3)) sizes = call.numbers(3);
   std::vector<int64_t> axes = call.list("axes");
-  if (axes.empty()) axes = compose::all_axes(s.rank());
+  if (axes.empty()) axes = numbers_below<int64_t>(s.rank());
   const size_t count = axes.size();
   if (scales.size() != count && sizes.size() != count) call.fail("scales or sizes for another number of axes");
   std::vector<double> roi;

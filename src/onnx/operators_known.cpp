@@ -4,7 +4,6 @@
 #include <functional>
 #include <map>
 #include <numbers>
-#include <numeric>
 #include "onnx/compose.h"
 
 namespace linnet {
@@ -52,9 +51,8 @@ template <class Function> void bitwise(OnnxCall& call, const Function& function)
 }
 
 void bitwise_not(OnnxCall& call) {
-  std::vector<double> results;
-  for (const double x : call.numbers(0)) results.push_back(as_number(call, ~as_bits(call, x)));
-  call.set(0, known_numbers(call.element(), call.shape(), results));
+  const auto flipped = [&](double x) { return as_number(call, ~as_bits(call, x)); };
+  call.set(0, known_numbers(call.element(), call.shape(), mapped(call.numbers(0), flipped)));
 }
 
 // Arithmetic for 8, 16 or 32 bits.
@@ -128,8 +126,7 @@ void unique(OnnxCall& call) {
   }
   std::map<std::vector<double>, int64_t> first;  // first occurrence
   for (int64_t i = size - 1; i >= 0; --i) first[slices[i]] = i;
-  std::vector<int64_t> order;
-  for (const auto& [slice, at] : first) order.push_back(at);
+  std::vector<int64_t> order = mapped(first, [](const auto& slice) { return slice.second; });
   if (call.integer("sorted", 1) == 0) std::ranges::sort(order);
   std::map<std::vector<double>, int64_t> number;
   for (size_t i = 0; i < order.size(); ++i) number[slices[order[i]]] = static_cast<int64_t>(i);
@@ -160,8 +157,7 @@ void reverse_sequence(OnnxCall& call) {
   for (int64_t row = 0; row < x.dim(batch); ++row) {
     const int64_t length = lengths[row];
     if (length < 0 || length > x.dim(time)) call.fail("a length beyond the sequence's");
-    std::vector<int64_t> order(x.dim(time));
-    std::iota(order.begin(), order.end(), 0);
+    std::vector<int64_t> order = numbers_below<int64_t>(x.dim(time));
     std::reverse(order.begin(), order.begin() + length);
     rows.push_back(compose::take(slice(x, batch, row, 1), time, order));
   }
@@ -172,7 +168,7 @@ void center_crop_pad(OnnxCall& call) {
   Tensor x = call.tensor(0);
   const std::vector<int64_t> sizes = call.ints(1);
   std::vector<int64_t> axes = call.list("axes");
-  if (axes.empty()) axes = compose::all_axes(x.shape().rank());
+  if (axes.empty()) axes = numbers_below<int64_t>(x.shape().rank());
   if (axes.size() != sizes.size()) call.fail("as many sizes as axes are needed");
   for (size_t i = 0; i < axes.size(); ++i) {
     const int axis = call.axis(axes[i], x.shape().rank());

@@ -62,8 +62,7 @@ void gemm_operator(OnnxCall& call) {
 
 void einsum(OnnxCall& call) {
   const std::string equation = call.text("equation", "");
-  std::vector<Tensor> operands;
-  for (size_t i = 0; i < call.operands(); ++i) operands.push_back(call.tensor(i));
+  const std::vector<Tensor> operands = mapped(call.operands(), [&](size_t i) { return call.tensor(i); });
   const auto sum = [](Tensor x, const std::vector<int>& axes) {
     std::vector<bool> gone(x.shape().rank());
     for (const int axis : axes) gone[axis] = true;
@@ -126,7 +125,7 @@ void reduce(OnnxCall& call, Kind kind) {
     return call.set(reshape(reduce_last(call, reshape(call.tensor(0), column), kind), shape));
   }
   const std::vector<bool> gone =
-      compose::named_axes(call, given.empty() ? compose::all_axes(shape.rank()) : given, shape.rank());
+      compose::named_axes(call, given.empty() ? numbers_below<int64_t>(shape.rank()) : given, shape.rank());
   Shape result;
   int64_t kept_elements = 1;
   for (int axis = 0; axis < shape.rank(); ++axis) {

@@ -26,15 +26,11 @@ Tensor along_axis(const OnnxCall& call, Tensor values, const Shape& x, int axis,
   if (values.shape().elements() == 1) return reshape(values, {});
   if (values.shape().rank() == 1 && x.rank() != 1) {
     if (values.dim(0) != x[axis]) call.fail("scales of shape ", values.shape().text(), " for ", x.text());
-    Shape shape;
-    for (int i = 0; i < x.rank(); ++i) shape.push_back(i == axis ? x[axis] : 1);
-    return reshape(values, shape);
+    return reshape(values, Shape(mapped(x.rank(), [&](int i) { return i == axis ? x[axis] : 1; })));
   }
   if (block <= 0) return values;
   // Each number stands for `block` elements of the axis; the last block may be shorter.
-  std::vector<int64_t> from;
-  for (int64_t i = 0; i < x[axis]; ++i) from.push_back(i / block);
-  return compose::take(values, axis, from);
+  return compose::take(values, axis, mapped(x[axis], [&](int64_t i) { return i / block; }));
 }
 
 // Operand `zero` may be omitted.

@@ -150,7 +150,7 @@ void slice_operator(OnnxCall& call) {
   Tensor x = call.tensor(0);
   const std::vector<int64_t> starts = call.ints_or_list(1, "starts");
   const std::vector<int64_t> ends = call.ints_or_list(2, "ends");
-  const std::vector<int64_t> axes = call.ints_or_list(3, "axes", compose::all_axes(static_cast<int>(starts.size())));
+  const std::vector<int64_t> axes = call.ints_or_list(3, "axes", numbers_below<int64_t>(starts.size()));
   const std::vector<int64_t> steps = call.has(4) ? call.ints(4) : std::vector<int64_t>(starts.size(), 1);
   if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size())
     call.fail("starts, ends, axes and steps differ in number");
@@ -215,7 +215,7 @@ void pad_operator(OnnxCall& call) {
   const std::string mode = call.text("mode", "constant");
   const std::vector<int64_t> pads = call.opset() < 11 ? call.list("pads") : call.ints(1);
   const double value = call.opset() < 11 ? call.real("value", 0) : call.number(2, 0);
-  const std::vector<int64_t> axes = call.has(3) ? call.ints(3) : compose::all_axes(rank);
+  const std::vector<int64_t> axes = call.has(3) ? call.ints(3) : numbers_below<int64_t>(rank);
   if (pads.size() != 2 * axes.size()) call.fail("pads for another number of axes");
   for (size_t i = 0; i < axes.size(); ++i) {
     const int axis = call.axis(axes[i], rank);
@@ -232,9 +232,7 @@ void shape_operator(OnnxCall& call) {
   const int64_t rank = shape.rank();
   const auto limited = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank); };
   const int64_t start = limited(call.integer("start", 0)), end = limited(call.integer("end", rank));
-  std::vector<int64_t> sizes;
-  for (int64_t axis = start; axis < end; ++axis) sizes.push_back(shape[axis]);
-  call.set(0, known_vector(sizes));
+  call.set(0, known_vector(mapped(std::max<int64_t>(end - start, 0), [&](int64_t i) { return shape[start + i]; })));
 }
 
 void constant_operator(OnnxCall& call) {

@@ -71,8 +71,7 @@ std::vector<OnnxFile> encoder_file(const EncoderConfig& config, const EncoderOut
   source.masks = {{"lengths", "attention_mask", {symbol(kBatch), symbol(kLength)}}};
   source.form.separate_projections = true;
   // Longer than windows, as shorter texts are computed without them.
-  int64_t window = 0;
-  for (const LayerKind& kind : config.layer_kinds) window = std::max(window, kind.window);
+  const int64_t window = max_of<int64_t>(config.layer_kinds, &LayerKind::window);
   if (window > 0 && window < config.max_seq_len) {
     source.sizes = default_sizes(source.symbols.size());
     for (std::vector<int64_t>& sizes : source.sizes)

@@ -1,6 +1,5 @@
 #include "onnx/text_network.h"
 #include <array>
-#include <numeric>
 #include <set>
 #include "base/fail.h"
 #include "base/text.h"
@@ -19,8 +18,7 @@ constexpr double kHeadDeviation = 0.02;       // as BERT's
 // f32 [B, T]: 1 for tokens, 0 for padding.
 Tensor mask_of(Tensor lengths, int64_t length) {
   Graph& graph = *lengths.graph;
-  std::vector<float> numbers(length);
-  std::iota(numbers.begin(), numbers.end(), 0.0F);
+  const std::vector<float> numbers = numbers_below<float>(length);
   const Shape shape{lengths.dim(0), length};
   const Tensor positions = broadcast_to(literal(graph, {DType::kF32, {length}}, numbers.data()), shape);
   const Tensor ends = reshape(cast(lengths, DType::kF32), {lengths.dim(0), 1});
@@ -31,9 +29,7 @@ Tensor mask_of(Tensor lengths, int64_t length) {
 
 Tensor positions_of(Tensor tokens) {
   const int64_t batch = tokens.dim(0), length = tokens.dim(1);
-  std::vector<int32_t> numbers;
-  for (int64_t row = 0; row < batch; ++row)
-    for (int64_t i = 0; i < length; ++i) numbers.push_back(static_cast<int32_t>(i));
+  const std::vector<int32_t> numbers = mapped<int32_t>(batch * length, [&](int64_t i) { return i % length; });
   return literal(*tokens.graph, {DType::kI32, {batch, length}}, numbers.data());
 }
 

@@ -32,10 +32,8 @@ RunExamples open_embedder(const std::string& folder, const InferenceOptions& opt
   const auto embedder = std::make_shared<SentenceEmbedder>(
       folder, kRows, static_cast<int>(options.threads), WeightQuantization{.observer = options.observer});
   return [tokenizer, embedder](const std::vector<std::string>& texts) {
-    std::vector<std::vector<int32_t>> sentences;
     const EncodeOptions encoding{.max_length = embedder->max_tokens(), .offsets = false};
-    for (const std::string& text : texts) sentences.push_back(tokenizer->encode(text, encoding).ids);
-    embedder->embed(sentences);
+    embedder->embed(mapped(texts, [&](const std::string& text) { return tokenizer->encode(text, encoding).ids; }));
   };
 }
 

@@ -110,13 +110,7 @@ std::unique_ptr<Predictor> predict_by_vit(const std::string& folder, const Infer
   return std::make_unique<PredictorOfImages>(folder, config, vit_folder_format(folder), options, rows);
 }
 
-// Padded lengths of texts, which are scored one at a time: 16, 32, ... and `longest`.
-std::vector<int64_t> scorer_lengths(int64_t longest) {
-  std::vector<int64_t> lengths;
-  for (int64_t length = 16; length < longest; length *= 2) lengths.push_back(length);
-  lengths.push_back(longest);
-  return lengths;
-}
+constexpr int64_t kShortest = 16;  // the least padded length of a text; texts are scored one at a time
 
 size_t shape_for(const std::vector<int64_t>& lengths, size_t tokens) {
   return static_cast<size_t>(std::ranges::lower_bound(lengths, static_cast<int64_t>(tokens)) - lengths.begin());
@@ -140,7 +134,7 @@ class LanguageScorer : public Scorer {
     apply(options, opened_.config, folder);
     const int64_t context = opened_.config.data.context;
     const CausalModel& model = *opened_.model;
-    lengths_ = scorer_lengths(context > 0 ? std::min(context, model.max_length()) : model.usual_length());
+    lengths_ = doubling_sizes(kShortest, context > 0 ? std::min(context, model.max_length()) : model.usual_length());
     session_ = std::make_unique<ScoringSession>(opened_.config, *opened_.model, lengths_);
     take_model_weights(*session_, folder, "", opened_.weights());
   }
@@ -182,7 +176,7 @@ class TranslationScorer : public Scorer {
     Config config = opened_.config;
     apply(options, config, folder);
     config.train.label_smoothing = 0;
-    lengths_ = scorer_lengths(config.model.max_seq_len);
+    lengths_ = doubling_sizes(kShortest, config.model.max_seq_len);
     SessionOptions needs;
     needs.training = false;
     for (const int64_t source : lengths_)

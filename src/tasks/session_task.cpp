@@ -133,8 +133,7 @@ void Session::plan(const std::vector<BatchInput>& inputs, const std::vector<Loss
 void Session::bind_inputs(const std::vector<BatchInput>& inputs) {
   constexpr size_t kAlignment = 64;
   const auto aligned = [](size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; };
-  size_t total = 0;
-  for (const BatchInput& input : inputs) total += aligned(input.bytes);
+  const size_t total = sum_of<size_t>(inputs, [&](const BatchInput& input) { return aligned(input.bytes); });
   const RegionId region = store.add_region("batch", MemoryKind::kBatch, total);
   size_t offset = 0;
   for (const auto& [name, bytes] : inputs) {

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <new>
-#include <numeric>
 #include <ranges>
 #include "api/cpp/helpers.h"
 #include "base/text.h"
@@ -89,8 +88,7 @@ InputTypes Arrays::types() const {
 std::vector<int32_t> top_k(std::span<const float> values, int64_t k) {
   if (k < 0 || k > static_cast<int64_t>(values.size()))
     fail_user("the ", k, " largest of ", values.size(), " values are asked for");
-  std::vector<int32_t> order(values.size());
-  std::iota(order.begin(), order.end(), 0);
+  std::vector<int32_t> order = numbers_below<int32_t>(values.size());
   std::partial_sort(order.begin(), order.begin() + k, order.end(), [&](int32_t a, int32_t b) {
     const float x = values[a], y = values[b];
     if (std::isnan(x) || std::isnan(y)) return std::isnan(x) == std::isnan(y) ? a < b : std::isnan(y);

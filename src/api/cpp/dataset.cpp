@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
-#include <numeric>
 #include <stop_token>
 #include "api/cpp/helpers.h"
 #include "base/fail.h"
@@ -174,8 +173,7 @@ std::pair<Dataset, Dataset> Dataset::split(double fraction, uint64_t seed) const
   if (!(fraction > 0 && fraction < 1) || first < 1)
     fail_user("a dataset of ", size(), " samples cannot be split at ", fraction,
         "; the fraction is between 0 and 1, and both parts have samples");
-  std::vector<int64_t> order(size());
-  std::iota(order.begin(), order.end(), 0);
+  std::vector<int64_t> order = numbers_below<int64_t>(size());
   shuffle(order, seed, 0);
   std::vector<int64_t> taken(order.begin(), order.begin() + first), others(order.begin() + first, order.end());
   std::ranges::sort(taken);
@@ -250,8 +248,7 @@ void Loader::State::check() const {
 }
 
 void Loader::State::choose_buckets() {
-  std::vector<int64_t> lengths(dataset.size());
-  for (size_t i = 0; i < lengths.size(); ++i) lengths[i] = dataset.length(static_cast<int64_t>(i));
+  const std::vector<int64_t> lengths = mapped(dataset.size(), [&](int64_t i) { return dataset.length(i); });
   const int64_t longest = *std::ranges::max_element(lengths);
   buckets = sequences.empty() ? std::vector<int64_t>{0} : options.buckets;
   if (buckets.empty()) buckets = {std::max<int64_t>(longest, 1)};

@@ -14,8 +14,7 @@ namespace {
 // 0, 1, ... in every row.
 Tensor counted_positions(Tensor tokens) {
   const Shape shape = tokens.shape();
-  std::vector<int32_t> positions(shape.elements());
-  for (size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<int32_t>(static_cast<int64_t>(i) % shape[1]);
+  const std::vector<int32_t> positions = mapped<int32_t>(shape.elements(), [&](int64_t i) { return i % shape[1]; });
   return literal(*tokens.graph, {DType::kI32, shape}, positions.data());
 }
 

@@ -110,8 +110,7 @@ void check_inputs(const InputTypes& evaluated, const InputTypes& trained) {
 
 // Scales the shapes so that the largest has `rows` rows.
 std::vector<InputTypes> with_rows(std::vector<InputTypes> shapes, int64_t rows) {
-  int64_t largest = 1;
-  for (const InputTypes& types : shapes) largest = std::max(largest, most_rows(types));
+  const int64_t largest = std::max<int64_t>(1, max_of<int64_t>(shapes, most_rows));
   for (InputTypes& types : shapes) {
     const int64_t most = most_rows(types);
     for (auto& [name, type] : types)

@@ -86,8 +86,7 @@ template <class Function> Tensor along(At x, int axis, const char* op, const Fun
   const int last = x.value.shape().rank() - 1;
   if (axis < 0) axis += last + 1;
   if (axis == last) return function(x);
-  std::vector<int> order(static_cast<size_t>(last) + 1);
-  std::iota(order.begin(), order.end(), 0);
+  std::vector<int> order = numbers_below<int>(static_cast<size_t>(last) + 1);
   std::swap(order[axis], order.back());
   return permute(At(function(At(permute(x, order), x.where)), x.where), order);
 }
@@ -351,9 +350,7 @@ Tensor arange(int64_t count, DType dtype, SourceLine where) {
         where, ": arange: ", count, " numbers of type ", dtype_name(dtype), "; there are at least one, f32 or i32");
   Trace& trace = Trace::current();
   const auto numbers = [&]<class T>(DType type) {
-    std::vector<T> values(count);
-    std::iota(values.begin(), values.end(), T{0});
-    return literal(trace.graph(), {type, {count}}, values.data(), where);
+    return literal(trace.graph(), {type, {count}}, numbers_below<T>(count).data(), where);
   };
   if (dtype == DType::kI32) return numbers.template operator()<int32_t>(DType::kI32);
   return cast(At(numbers.template operator()<float>(DType::kF32), where), trace.options().dtype);

@@ -57,8 +57,7 @@ Initializer normal_of(double (*variance)(const Fans& fans)) {
 Tensor draw(const Shape& shape, SourceLine where) {
   Trace& trace = Trace::current();
   const Graph& graph = trace.graph();
-  int before = 0;
-  for (const Node& node : graph.nodes()) before += node.op == &kRandomUniform;
+  const auto before = std::ranges::count(graph.nodes(), &kRandomUniform, &Node::op);
   const uint64_t site = dropout_site(graph.scope_path(graph.scope()), "random " + std::to_string(before));
   return random_uniform(At(trace.random(), where), {trace.options().dtype, shape}, site);
 }

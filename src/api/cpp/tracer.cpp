@@ -25,9 +25,7 @@ void check_traced_name(const std::string& what, const std::string& name) {
 constexpr int64_t kMostRanges = 64, kLeastElements = 1024;
 
 std::vector<OpArray> arrays(std::span<const TensorView> views) {
-  std::vector<OpArray> list;
-  for (const TensorView& view : views) list.push_back({view.data, view.type});
-  return list;
+  return mapped(views, [](const TensorView& view) { return OpArray{view.data, view.type}; });
 }
 
 void run_kernel(const OpDefinition& op, const KernelArgs& args, std::span<const double> numbers) {

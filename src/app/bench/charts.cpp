@@ -96,8 +96,7 @@ std::string bar_chart(const std::string& title, const std::vector<BarGroup>& gro
   for (const BarGroup& group : groups) {
     body += text_at(12, y + 14, group.name, "start", "class=\"group\"");
     y += kHead;
-    double most = 0;
-    for (const Bar& bar : group.bars) most = std::max(most, bar.value);
+    const double most = max_of<double>(group.bars, &Bar::value);
     for (const Bar& bar : group.bars) {
       const auto found = std::ranges::find(labels, bar.label);
       const auto color = static_cast<size_t>(found - labels.begin()) % kColors;

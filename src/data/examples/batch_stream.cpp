@@ -61,9 +61,7 @@ class Chooser {
           groups.try_emplace({ceil_div(cell.source, multiple), ceil_div(cell.target, multiple)}, cell);
       if (!added) at->second = joined(at->second, cell);
     }
-    std::vector<Cell> result;
-    for (const auto& [key, cell] : groups) result.push_back(cell);
-    return result;
+    return mapped(groups, [](const auto& group) { return group.second; });
   }
 
   // Repeatedly joins the two clusters whose union costs least: until there are few enough, and on while it saves. Each

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <queue>
 #include <utility>
 #include "base/fail.h"
@@ -128,8 +127,7 @@ class MergeLearner {
 
 // The 256 bytes in the order of their spellings, that of their ids.
 std::vector<unsigned char> bytes_by_spelling() {
-  std::vector<unsigned char> bytes(256);
-  std::iota(bytes.begin(), bytes.end(), static_cast<unsigned char>(0));
+  std::vector<unsigned char> bytes = numbers_below<unsigned char>(256);
   std::ranges::sort(bytes, {}, [](unsigned char byte) { return spelt(std::string(1, static_cast<char>(byte))); });
   return bytes;
 }

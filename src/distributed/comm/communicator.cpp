@@ -153,9 +153,7 @@ std::vector<std::string> gather_texts(Communicator& world, std::string_view mine
 }
 
 std::vector<int> some_ranks(int first, int count, int step) {
-  std::vector<int> ranks;
-  for (int i = 0; i < count; ++i) ranks.push_back(first + i * step);
-  return ranks;
+  return mapped(count, [&](int i) { return first + i * step; });
 }
 
 RankGroup::RankGroup(Communicator& world, std::vector<int> ranks) : world_(world), ranks_(std::move(ranks)) {

@@ -3,12 +3,6 @@
 
 namespace linnet {
 namespace {
-template <class T> std::string list_text(const std::vector<T>& values) {
-  std::string text = "[";
-  for (const T& value : values) text += (text.size() > 1 ? ", " : "") + shortest(value);
-  return text + "]";
-}
-
 // A member as text. `word` names it without its value: the name of a bool, the value of an enumeration.
 struct Member {
   std::string text, word;

@@ -5,6 +5,7 @@
 #include <set>
 #include <unordered_set>
 #include "base/fail.h"
+#include "base/text.h"
 #include "engine/ir/op.h"
 
 namespace linnet {
@@ -250,13 +251,9 @@ std::string dump(const Graph& graph) {
     text += name_of(input.value) + " = input " + input.name + " : " + value_text(graph, input.value) + "\n";
   for (NodeId id = 0; id < graph.node_count(); ++id) {
     const Node& node = graph.node(id);
-    for (size_t i = 0; i < node.out.size(); ++i) text += (i ? ", " : "") + name_of(node.out[i]);
-    text += std::string(" = ") + node.op->name + "(";
-    for (size_t i = 0; i < node.in.size(); ++i) text += (i ? ", " : "") + name_of(node.in[i]);
-    text += ")";
+    text += joined(node.out, ", ", name_of) + " = " + node.op->name + "(" + joined(node.in, ", ", name_of) + ")";
     if (const std::string attrs = node.attrs.text(); !attrs.empty()) text += " {" + attrs + "}";
-    text += " : ";
-    for (size_t i = 0; i < node.out.size(); ++i) text += (i ? ", " : "") + value_text(graph, node.out[i]);
+    text += " : " + joined(node.out, ", ", [&](ValueId id) { return value_text(graph, id); });
     text += "   # " + graph.where_text(id) + "\n";
   }
   for (const GraphOutput& output : graph.outputs())

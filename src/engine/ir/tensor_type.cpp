@@ -1,6 +1,7 @@
 #include "engine/ir/tensor_type.h"
 #include <algorithm>
 #include "base/fail.h"
+#include "base/numbers.h"
 
 namespace linnet {
 std::span<const char* const> enum_names(DType) {
@@ -42,11 +43,7 @@ void Shape::fail_axis(int axis) const {
 
 bool Shape::operator==(const Shape& other) const { return std::ranges::equal(sizes(), other.sizes()); }
 
-std::string Shape::text() const {
-  std::string text = "[";
-  for (int axis = 0; axis < rank_; ++axis) text += (axis ? ", " : "") + std::to_string((*this)[axis]);
-  return text + "]";
-}
+std::string Shape::text() const { return list_text(sizes()); }
 
 Shape dense_strides(const Shape& shape) {
   Shape strides = shape;

@@ -49,11 +49,9 @@ std::span<const OpEntry> all_ops() {
 }
 
 const Backend& cpu_backend() {
-  static const std::vector<BackendOp> ops = [] {
-    std::vector<BackendOp> list;
-    for (const OpEntry& entry : all_ops()) list.push_back({entry.op->name, entry.kernels});
-    return list;
-  }();
+  static const std::vector<BackendOp> ops = mapped(all_ops(), [](const OpEntry& entry) {
+    return BackendOp{entry.op->name, entry.kernels};
+  });
   static const Backend backend{&cpu_device(), ops, /*has_references=*/true};
   return backend;
 }

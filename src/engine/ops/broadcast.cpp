@@ -40,8 +40,7 @@ Shape with_rank(const Shape& shape, int rank) {
 }
 
 std::optional<Shape> broadcast_shape(std::span<const Shape> shapes) {
-  int rank = 0;
-  for (const Shape& shape : shapes) rank = std::max(rank, shape.rank());
+  const int rank = max_of<int>(shapes, &Shape::rank);
   Shape full = with_rank({}, rank);
   for (const Shape& shape : shapes) {
     const Shape whole = with_rank(shape, rank);

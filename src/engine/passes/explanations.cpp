@@ -78,9 +78,7 @@ std::vector<TracedAttention> add_attention_maps(Graph& graph, std::span<const st
 Graph attribute_tokens(Tensor score, std::span<const std::string> sequences) {
   Rewriter rewriter(*score.graph);
   const std::vector<Lookup> lookups = move_lookups(rewriter, sequences);
-  std::vector<Tensor> moved;
-  for (const Lookup& lookup : lookups) moved.push_back(lookup.moved);
-  const std::vector<Tensor> towards = gradients(rewriter[score.id], moved);
+  const std::vector<Tensor> towards = gradients(rewriter[score.id], mapped(lookups, &Lookup::moved));
   for (const std::string& sequence : sequences) {
     Tensor sum;
     for (size_t i = 0; i < lookups.size(); ++i) {

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <numeric>
 #include "base/fail.h"
 #include "base/text.h"
 #include "base/timeline.h"
@@ -163,8 +162,7 @@ Graph run_early(const Graph& graph, NodeId first) {
     }
     after[id] = place;
   }
-  std::vector<NodeId> order(after.size());
-  std::iota(order.begin(), order.end(), 0);
+  std::vector<NodeId> order = numbers_below<NodeId>(after.size());
   std::ranges::stable_sort(order, {}, [&](NodeId id) { return after[id]; });
   Rewriter rewriter(graph);
   for (const NodeId id : order) rewriter.copy(graph.node(id));

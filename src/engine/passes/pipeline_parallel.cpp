@@ -171,10 +171,8 @@ PipelineCut choose_cut(const Graph& forward, std::span<const ValueId> results, c
   const int gaps = model.gap_count();
   if (gaps < stages - 1 || gaps < 2)
     fail_user("pipeline=", stages, ": the model has ", gaps - 1, gaps == 2 ? " layer" : " layers", " to cut between");
-  std::vector<int> all(gaps);
-  for (int gap = 0; gap < gaps; ++gap) all[gap] = gap;
-  const std::vector<NodeId> bounds = stage_bounds(model, all);  // pieces, one more than gaps
-  std::vector<double> sum{0};                                   // of the first pieces
+  const std::vector<NodeId> bounds = stage_bounds(model, numbers_below<int>(gaps));  // pieces, one more than gaps
+  std::vector<double> sum{0};                                                        // of the first pieces
   for (size_t i = 0; i + 1 < bounds.size(); ++i) sum.push_back(sum.back() + model.work(bounds[i], bounds[i + 1]));
   // least[s][n]: the largest work of s + 1 stages that share the first n pieces; from[s][n]: where the last begins.
   const size_t pieces = sum.size() - 1, count = static_cast<size_t>(stages);

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
 #include <string_view>
 #include "base/numbers.h"
@@ -26,8 +25,7 @@ constexpr double kOperationsPerByte = 8;  // a CPU core does about 80 GFLOP/s an
 
 // By value: the value whose memory it lies in, through reshapes and parts.
 std::vector<ValueId> owners_of(const Graph& graph) {
-  std::vector<ValueId> owner(graph.value_count());
-  std::iota(owner.begin(), owner.end(), 0);
+  std::vector<ValueId> owner = numbers_below<ValueId>(graph.value_count());
   for (const Node& node : graph.nodes())
     if (renames(node))
       for (const ValueId out : node.out) owner[out] = owner[node.in[0]];
@@ -388,9 +386,7 @@ size_t saved_bytes(const Graph& graph) {
     const NodeId producer = graph.value(owner[value]).producer;
     if (producer != kNone && producer < loss) owners.insert(owner[value]);
   }
-  size_t bytes = 0;
-  for (const ValueId value : owners) bytes += graph.value(value).type.bytes();
-  return bytes;
+  return sum_of<size_t>(owners, [&](ValueId value) { return graph.value(value).type.bytes(); });
 }
 
 double node_work(const Graph& graph, const Node& node, bool with_parameters) {

@@ -191,11 +191,10 @@ class CastToStorageType {
     const NodeId producer = old_.value(id).producer;
     if (producer != kNone && moves(old_.node(producer))) {
       const Node& node = old_.node(producer);
-      std::vector<Tensor> in;
-      for (const ValueId operand : node.in) in.push_back(is_f32(operand) ? get(operand, reduced) : get(operand, false));
-      std::vector<TensorType> types;
-      for (const ValueId out : node.out) types.push_back(type_of(out, reduced && is_f32(out)));
-      keep(node, rewriter_.add_stored(node, in, types), [&](ValueId out) { return reduced && is_f32(out); });
+      const auto has_reduced = [&](ValueId value) { return reduced && is_f32(value); };
+      const std::vector<Tensor> in = mapped(node.in, [&](ValueId value) { return get(value, has_reduced(value)); });
+      const auto types = mapped(node.out, [&](ValueId value) { return type_of(value, has_reduced(value)); });
+      keep(node, rewriter_.add_stored(node, in, types), has_reduced);
       return made();
     }
     const Tensor other = reduced ? made_[id].f32 : made_[id].reduced;

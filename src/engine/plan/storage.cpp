@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <functional>
-#include <numeric>
 #include "base/numbers.h"
 #include "engine/ir/op.h"
 #include "engine/plan/plan.h"
@@ -261,8 +260,7 @@ size_t tightest(std::vector<Forbidden>& forbidden) {
 }
 
 size_t most_alive(const std::vector<Placed>& blocks) {
-  int32_t last = 0;
-  for (const Placed& block : blocks) last = std::max(last, block.last);
+  const auto last = max_of<int32_t>(blocks, &Placed::last);
   std::vector<size_t> starts(static_cast<size_t>(last) + 2), ends(static_cast<size_t>(last) + 2);
   for (const Placed& block : blocks)
     for (const ArenaPart& part : block.parts) {
@@ -314,8 +312,7 @@ class Placer {
 
   // Blocks with parts come first, since others lie in them.
   std::vector<size_t> by_descending(auto&& key) const {
-    std::vector<size_t> order(all_.size());
-    std::iota(order.begin(), order.end(), size_t{0});
+    std::vector<size_t> order = numbers_below<size_t>(all_.size());
     std::ranges::stable_sort(
         order, std::greater{}, [&](size_t i) { return std::pair(all_[i].parts.size() > 1, key(i)); });
     return order;

@@ -40,8 +40,7 @@ void Store::declare(const std::string& name, MemoryKind kind, size_t bytes) {
 
 void Store::declare_together(std::string region, MemoryKind kind, const Parts& parts) {
   constexpr size_t kLine = 64;
-  size_t end = 0;
-  for (const auto& [name, bytes] : parts) end += round_up(bytes, kLine);
+  const auto end = sum_of<size_t>(parts, [](const auto& part) { return round_up(part.second, kLine); });
   const RegionId id = add_region(std::move(region), kind, end);
   size_t offset = 0;
   for (const auto& [name, bytes] : parts)

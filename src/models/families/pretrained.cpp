@@ -5,6 +5,7 @@
 #include "base/fail.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/numbers.h"
 #include "base/text.h"
 #include "formats/weight_files.h"
 #include "models/families/binding.h"
@@ -157,12 +158,6 @@ std::string line(const char* name, const std::string& value) {
   char text[32];
   std::snprintf(text, sizeof text, "%-18s", name);
   return text + value + "\n";
-}
-
-std::string with_commas(int64_t number) {
-  std::string text = std::to_string(number);
-  for (auto at = static_cast<int64_t>(text.size()) - 3; at > 0; at -= 3) text.insert(static_cast<size_t>(at), ",");
-  return text;
 }
 
 // The settings that families call alike or nearly.

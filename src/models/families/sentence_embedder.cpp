@@ -65,10 +65,8 @@ DenseLayer read_dense(const std::string& folder, const std::string& part) {
       {"torch.nn.modules.activation.ReLU", Activation::kRelu}, {"torch.nn.modules.activation.GELU", Activation::kGelu},
       {"torch.nn.modules.activation.SiLU", Activation::kSilu}};
   const ConfigFile config(inside(inside(folder, part), "config.json"));
-  std::vector<const char*> names;
-  for (const auto& [name, activation] : kFunctions) names.push_back(name);
   return {part, config.size("in_features"), config.size("out_features"), config.flag("bias", true),
-      kFunctions[word_index(config, "activation_function", names, 1)].second};
+      read_word<std::optional<Activation>>(config, "activation_function", kFunctions, Activation::kTanh)};
 }
 
 // Adds the linear layers behind a pooling, unless the model has them.
@@ -243,8 +241,7 @@ SentenceEmbedder::SentenceEmbedder(PretrainedModel model, const SentencePooling&
   if (own) set_pooling(model_, pooling);
   width_ = own ? own->width() : config.width;
   max_tokens_ = pooling.max_tokens > 0 ? std::min(pooling.max_tokens, config.max_seq_len) : config.max_seq_len;
-  for (int64_t length = 16; length < max_tokens_; length *= 2) lengths_.push_back(length);
-  lengths_.push_back(max_tokens_);
+  lengths_ = doubling_sizes(16, max_tokens_);
   std::vector<Forward::Function> functions;
   for (const int64_t planned : rows_)
     for (const int64_t length : lengths_)
@@ -275,8 +272,7 @@ int64_t SentenceEmbedder::padded_length(int64_t tokens) const {
 }
 
 std::vector<float> SentenceEmbedder::embed(std::span<const std::vector<int32_t>> sentences) {
-  std::vector<size_t> order(sentences.size());
-  std::iota(order.begin(), order.end(), size_t{0});
+  std::vector<size_t> order = numbers_below<size_t>(sentences.size());
   std::ranges::stable_sort(order, {}, [&](size_t i) { return sentences[i].size(); });
   const auto width = static_cast<size_t>(width_), most = static_cast<size_t>(rows_.back());
   std::vector<float> result(sentences.size() * width);

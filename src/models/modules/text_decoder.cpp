@@ -60,9 +60,7 @@ int64_t TextDecoder::usual_length() const {
 }
 
 int64_t TextDecoder::window() const {
-  int64_t window = config.window;
-  for (const LayerKind& kind : config.layer_kinds) window = std::max(window, kind.window);
-  return window;
+  return std::max(config.window, max_of<int64_t>(config.layer_kinds, &LayerKind::window));
 }
 
 Tensor TextDecoder::embed(const TokenRows& rows) {

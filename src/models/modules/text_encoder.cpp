@@ -204,8 +204,7 @@ Tensor TextEncoder::bias_of(size_t i, Tensor shared, Tensor like) const {
 
 void TextEncoder::add_distances(AttentionContext& context, Tensor like) {
   const int64_t length = like.dim(1), longest = config.max_seq_len;
-  std::vector<int32_t> rows;
-  for (int64_t distance = 1 - longest; distance < longest; ++distance) rows.push_back(distance_row(config, distance));
+  std::vector<int32_t> rows = mapped(2 * longest - 1, [&](int64_t i) { return distance_row(config, i + 1 - longest); });
   const auto embedded = [&] {
     const Tensor ids = literal(*like.graph, {DType::kI32, {std::ssize(rows)}}, rows.data());
     const Tensor x = (*distances)(of_distances(ids, longest, length));

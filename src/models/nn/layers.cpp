@@ -101,9 +101,7 @@ LowRank::Adapter::Adapter(
       b{&layer, "lora_B." + part, {rows, rank}, constant_init(0)} {}
 
 int64_t LowRank::Set::rank() const {
-  int64_t sum = 0;
-  for (const Adapter& adapter : adapters) sum += adapter.b.spec().shape[1];
-  return sum;
+  return sum_of<int64_t>(adapters, [&](const Adapter& adapter) { return adapter.b.spec().shape[1]; });
 }
 
 void LowRank::add(Module& layer, const std::string& part, int64_t first_row, int64_t rows, int64_t in, int64_t rank,

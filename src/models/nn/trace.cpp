@@ -13,8 +13,7 @@ thread_local Trace* t_current = nullptr;
 void cut(Graph& graph, DType dtype, const std::string& name, std::span<const ParameterSlot> slots,
     std::map<std::string, Tensor>& parts) {
   if (slots.empty()) return;
-  std::vector<int64_t> sizes;
-  for (const ParameterSlot& slot : slots) sizes.push_back(slot.spec.shape.elements());
+  std::vector<int64_t> sizes = mapped(slots, [&](const ParameterSlot& slot) { return slot.spec.shape.elements(); });
   const int64_t total = slots.back().offset + sizes.back() - slots.front().offset;
   const std::vector<Tensor> flat = split(graph.input(name, {dtype, {total}}), 0, sizes);
   for (size_t i = 0; i < slots.size(); ++i) parts[slots[i].spec.name] = reshape(flat[i], slots[i].spec.shape);

@@ -3,7 +3,6 @@
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include "base/fail.h"
 #include "engine/ir/op.h"
 #include "engine/ops/movement/movement.h"
@@ -47,14 +46,8 @@ void gather_arranged(
   }
 }
 
-std::vector<int64_t> in_order(int rank) {
-  std::vector<int64_t> order(rank);
-  std::iota(order.begin(), order.end(), 0);
-  return order;
-}
-
 OnnxTensor parameter_tensor(const OnnxParameter& parameter, const std::vector<int64_t>& order) {
-  const bool as_is = order == in_order(parameter.shape.rank());
+  const bool as_is = order == numbers_below<int64_t>(parameter.shape.rank());
   OnnxTensor tensor{.name = parameter.name + (as_is ? "" : ".transposed")};
   for (const int64_t axis : order) tensor.dims.push_back(parameter.shape[axis]);
   tensor.fill = [parameter, order](int64_t first, int64_t count, std::byte* out) {
@@ -196,7 +189,7 @@ void OnnxLowering::bind_key_mask(ValueId lengths, const std::string& mask) {
 
 void OnnxLowering::bind_parameter(ValueId value, const OnnxParameter& parameter) {
   parameters_[value] = parameter;
-  names_[value] = builder.initializer(parameter_tensor(parameter, in_order(parameter.shape.rank())));
+  names_[value] = builder.initializer(parameter_tensor(parameter, numbers_below<int64_t>(parameter.shape.rank())));
 }
 
 void OnnxLowering::run() {
@@ -327,13 +320,8 @@ std::string OnnxBuilder::size_scalar(const SymbolicSize& size) {
 }
 
 std::string OnnxBuilder::shape(const SymbolicShape& shape) {
-  if (std::ranges::all_of(shape, &SymbolicSize::is_constant)) {
-    std::vector<int64_t> sizes;
-    for (const SymbolicSize& size : shape) sizes.push_back(size.constant);
-    return ints(sizes);
-  }
-  std::vector<std::string> parts;
-  for (const SymbolicSize& size : shape) parts.push_back(this->size(size));
+  if (std::ranges::all_of(shape, &SymbolicSize::is_constant)) return ints(mapped(shape, &SymbolicSize::constant));
+  const std::vector<std::string> parts = mapped(shape, [&](const SymbolicSize& size) { return this->size(size); });
   return parts.size() == 1 ? parts[0] : add("Concat", parts, {int_attribute("axis", 0)});
 }
 

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <limits>
 #include <numbers>
-#include <numeric>
 #include "base/fail.h"
 #include "engine/ir/op.h"
 #include "engine/ops/attention/attention.h"
@@ -20,8 +19,7 @@
 namespace linnet {
 namespace {
 std::string operand(OnnxLowering& to, size_t index, bool transposed) {
-  std::vector<int64_t> order(to.in_type(index).shape.rank());
-  std::iota(order.begin(), order.end(), 0);
+  std::vector<int64_t> order = numbers_below<int64_t>(to.in_type(index).shape.rank());
   if (transposed) std::swap(order[order.size() - 1], order[order.size() - 2]);
   return transposed ? to.arranged(index, order) : to.in(index);
 }
@@ -73,9 +71,8 @@ std::string by_heads_in_onnx(OnnxLowering& to, ValueId rows, int64_t heads) {
       return to.name_of(before->in[0]);
   }
   if (is(node, kConcat) && node->attrs.as<ConcatAttrs>().axis == 1) {
-    std::vector<std::string> parts;
-    for (const ValueId part : node->in) parts.push_back(by_heads_in_onnx(to, part, heads));
-    return to.builder.add("Concat", parts, {int_attribute("axis", 2)});
+    const auto apart = [&](ValueId part) { return by_heads_in_onnx(to, part, heads); };
+    return to.builder.add("Concat", mapped(node->in, apart), {int_attribute("axis", 2)});
   }
   const SymbolicShape& shape = to.shape_of(rows);
   const SymbolicShape apart{shape[0], shape[1], {heads}, {shape[2].constant / heads}};
@@ -157,9 +154,8 @@ std::string angles(OnnxLowering& to, const RopeAttrs& attrs) {
   if (attrs.has_positions) positions = b.unsqueeze(to.in(1), {2, 3});
   else
     positions = b.unsqueeze(b.add("Range", {b.integer(0), b.size_scalar(to.in_shape(0)[1]), b.integer(1)}), {0, 2, 3});
-  std::vector<float> frequencies;
-  for (int64_t i = 0; i < attrs.half(); ++i)
-    frequencies.push_back(static_cast<float>(rope_frequency(attrs, i) * (attrs.inverse ? -1 : 1)));
+  const std::vector<float> frequencies = mapped(
+      attrs.half(), [&](int64_t i) { return static_cast<float>(rope_frequency(attrs, i) * (attrs.inverse ? -1 : 1)); });
   return b.add("Mul", {b.cast(positions, OnnxElement::kFloat), b.tensor(float_tensor({attrs.half()}, frequencies))});
 }
 
@@ -472,8 +468,7 @@ OnnxLower find_onnx_lowering(std::string_view op) {
           [](OnnxLowering& to) { to.set(0, to.builder.cast(to.in(0), onnx_element(to.attrs<CastAttrs>().dtype))); }},
       {"concat",
           [](OnnxLowering& to) {
-            std::vector<std::string> parts;
-            for (size_t i = 0; i < to.operands(); ++i) parts.push_back(to.in(i));
+            const std::vector<std::string> parts = mapped(to.operands(), [&](size_t i) { return to.in(i); });
             to.add("Concat", parts, {int_attribute("axis", to.attrs<ConcatAttrs>().axis)});
           }},
       {"conv2d", lower_conv2d}, {"conv_relu_pool", lower_conv_relu_pool}, {"distance_buckets", lower_distance_buckets},

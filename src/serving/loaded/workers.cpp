@@ -1,6 +1,5 @@
 #include "serving/loaded/workers.h"
 #include <algorithm>
-#include <numeric>
 #include "base/error.h"
 #include "base/fail.h"
 #include "base/files.h"
@@ -50,9 +49,7 @@ class Embedder : public RowModel {
   }
   int64_t padded_length(int64_t tokens) const override { return embedder_.padded_length(tokens); }
   std::vector<float> compute(const std::vector<RowText>& texts) override {
-    std::vector<std::vector<int32_t>> tokens;
-    for (const RowText& text : texts) tokens.push_back(text.tokens);
-    return embedder_.embed(tokens);
+    return embedder_.embed(mapped(texts, &RowText::tokens));
   }
 
  private:
@@ -196,8 +193,7 @@ TextWorker::~TextWorker() = default;
 
 bool TextWorker::submit(
     std::vector<TextOrder> orders, const std::string& client, const std::function<void(int64_t)>& begin) {
-  int64_t texts = 0;
-  for (const TextOrder& order : orders) texts += order.samples;
+  const int64_t texts = sum_of<int64_t>(orders, &TextOrder::samples);
   const std::lock_guard lock(mutex_);
   const int64_t slots = model_->engine().slots() / model_->engine().beams();
   if (texts_ + texts > slots + limits_.waiting * TextWorkerLimits::kClients) return false;
@@ -311,9 +307,7 @@ int64_t TextWorker::slots_of(const TextOrder& order) const {
 }
 
 int64_t TextWorker::slots_taken() const {
-  int64_t slots = 0;
-  for (const auto& [id, sample] : samples_) slots += slots_of(*sample->request);
-  return slots;
+  return sum_of<int64_t>(samples_, [&](const auto& sample) { return slots_of(*sample.second->request); });
 }
 
 void TextWorker::begin(std::unique_ptr<Sample> sample) {
@@ -412,8 +406,7 @@ bool RowWorker::submit(std::vector<RowText> texts, Finished finished, const std:
   if (count == 0) return finished({}), true;
   const auto order = std::make_shared<Order>(Order{std::move(texts), std::move(finished), client});
   order->outcome.rows.resize(order->texts.size() * model_->width);
-  order->by_length.resize(order->texts.size());
-  std::iota(order->by_length.begin(), order->by_length.end(), size_t{0});
+  order->by_length = numbers_below<size_t>(order->texts.size());
   std::ranges::stable_sort(order->by_length, {}, [&](size_t text) { return order->texts[text].tokens.size(); });
   const std::lock_guard lock(mutex_);
   int64_t& of_client = texts_of_[client];

@@ -1,4 +1,3 @@
-#include <numeric>
 #include "base/fail.h"
 #include "data/text/unicode/utf8.h"
 #include "models/families/family.h"
@@ -54,8 +53,7 @@ InspectedSequence shown(const std::string& name, const std::vector<int32_t>& ids
 InspectedAnswer shown(const FoundAnswer& found, const TokenText& text) {
   constexpr size_t kLikeliest = 5;
   const std::vector<double>& all = found.log_probabilities;
-  std::vector<int32_t> order(all.size());
-  std::iota(order.begin(), order.end(), 0);
+  std::vector<int32_t> order = numbers_below<int32_t>(all.size());
   const size_t count = std::min(kLikeliest, order.size());
   const auto likelier = [&](int32_t a, int32_t b) { return all[a] > all[b]; };
   std::ranges::partial_sort(order, order.begin() + count, likelier);

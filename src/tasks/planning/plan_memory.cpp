@@ -54,18 +54,15 @@ bool is_free(const Graph& graph, const Node& node) {
 // The longer of a node's compute and memory times.
 double node_seconds(const Graph& graph, const Node& node, const MachineSpeed& speed) {
   if (is_free(graph, node)) return 0;
-  size_t bytes = 0;
-  for (const ValueId id : node.in) bytes += graph.value(id).type.bytes();
-  for (const ValueId id : node.out) bytes += graph.value(id).type.bytes();
+  const auto bytes_of = [&](ValueId id) { return graph.value(id).type.bytes(); };
+  const size_t bytes = sum_of<size_t>(node.in, bytes_of) + sum_of<size_t>(node.out, bytes_of);
   return std::max(
       node_flops(graph, node) / (kProductShare * speed.flops), static_cast<double>(bytes) / speed.bandwidth);
 }
 
 double plan_seconds(const Plan* plan, const MachineSpeed& speed) {
-  double seconds = 0;
-  if (!plan) return seconds;
-  for (const Node& node : plan->graph.nodes()) seconds += node_seconds(plan->graph, node, speed);
-  return seconds;
+  if (!plan) return 0;
+  return sum_of<double>(plan->graph.nodes(), [&](const Node& node) { return node_seconds(plan->graph, node, speed); });
 }
 
 Traffic exchange_of(const Graph& graph, const Node& node) {

@@ -314,10 +314,8 @@ std::vector<TextRange> answer_ranges(const TextRecord& record) {
 }
 
 std::vector<std::string> answer_texts(const TextRecord& record) {
-  std::vector<std::string> texts;
-  for (const TextRange& range : answer_ranges(record))
-    texts.push_back(record.pair.substr(range.begin, range.end - range.begin));
-  return texts;
+  return mapped(answer_ranges(record),
+      [&](const TextRange& range) { return record.pair.substr(range.begin, range.end - range.begin); });
 }
 
 WordRanges split_words(const std::string& text) {

@@ -20,8 +20,7 @@ class Regression : public TextTask {
     const Json& first = train.records.front().label;
     const size_t count = first.is_array() ? first.size() : 1;
     if (count == 0) fail_user(train.records.front().where, ": the list of numbers is empty");
-    Names names;
-    for (size_t i = 0; i < count; ++i) names.push_back("LABEL_" + std::to_string(i));
+    const Names names = mapped(count, [](size_t i) { return "LABEL_" + std::to_string(i); });
     float largest = 0;
     for (const TextRecord& record : train.records)  // checks the labels early
       for (const float number : label(record, {}, names)) largest = std::max(largest, std::abs(number));

@@ -8,7 +8,7 @@
 
 namespace linnet {
 namespace {
-constexpr uint64_t kLeastStep = 4, kStepsPerDoubling = 8;  // of padded lengths
+constexpr int64_t kLeastStep = 4, kStepsPerDoubling = 8;  // of padded lengths
 // How a model folder says what outputs mean: by its head, for whole texts with "problem_type".
 struct ProblemRow {
   TextProblem problem;
@@ -50,14 +50,11 @@ int64_t longest_text(const Config& config, const TextClassifier& model) {
 }
 
 std::vector<int64_t> text_lengths(const Config& config, const TextClassifier& model) {
-  const int64_t longest = longest_text(config, model);
-  std::vector<int64_t> lengths;
   // Padding is at most an eighth of a row, with few lengths: each is a plan.
-  for (auto length = kLeastStep; length < static_cast<uint64_t>(longest);
-       length += std::max(kLeastStep, std::bit_floor(length) / kStepsPerDoubling))
-    lengths.push_back(static_cast<int64_t>(length));
-  lengths.push_back(longest);
-  return lengths;
+  return growing_sizes(kLeastStep, longest_text(config, model), [](int64_t length) {
+    const auto power = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(length)));
+    return length + std::max(kLeastStep, power / kStepsPerDoubling);
+  });
 }
 
 bool is_text_classifier_folder(const std::string& folder) {

@@ -1,6 +1,5 @@
 #include "tasks/texts/text_task.h"
 #include <cstdio>
-#include <numeric>
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/numbers.h"
@@ -113,8 +112,7 @@ std::string cell(double number) {
 }
 
 Answer class_answer(std::span<const double> probabilities, const std::vector<std::string>& classes, int64_t top) {
-  std::vector<size_t> order(probabilities.size());
-  std::iota(order.begin(), order.end(), size_t{0});
+  std::vector<size_t> order = numbers_below<size_t>(probabilities.size());
   std::ranges::stable_sort(order, std::ranges::greater{}, [&](size_t i) { return probabilities[i]; });
   order.resize(std::min(order.size(), static_cast<size_t>(top)));
   Answer answer;
@@ -150,8 +148,6 @@ std::vector<float> class_weights(const std::string& asked, const std::vector<std
   }
   if (sum <= 0) fail_user("class_weights = \"", asked, "\" leaves no training example that counts");
   const double scale = several || balanced ? 1 : static_cast<double>(total) / sum;
-  std::vector<float> scaled;
-  for (const double weight : weights) scaled.push_back(static_cast<float>(weight * scale));
-  return scaled;
+  return mapped(weights, [&](const double weight) { return static_cast<float>(weight * scale); });
 }
 }  // namespace linnet

@@ -9,20 +9,15 @@ constexpr int64_t kPairProbeLength = 4;  // of the loss by which tensor parallel
 
 // Padded lengths of sources, up to `longest`: few plans, with at most a fourth of padding (but for the shortest).
 std::vector<int64_t> padded_source_lengths(int64_t longest) {
-  std::vector<int64_t> lengths;
-  for (int64_t length = 12, step = 4; length < longest; length += step) {
-    lengths.push_back(length);
+  return growing_sizes(12, longest, [step = int64_t{4}](int64_t length) mutable {
     if (length >= 8 * step) step *= 2;
-  }
-  lengths.push_back(longest);
-  return lengths;
+    return length + step;
+  });
 }
 }  // namespace
 
 int64_t longest_source(const std::vector<BatchShape>& shapes) {
-  int64_t longest = 1;
-  for (const BatchShape& shape : shapes) longest = std::max(longest, shape.source_length);
-  return longest;
+  return std::max<int64_t>(1, max_of<int64_t>(shapes, &BatchShape::source_length));
 }
 
 TranslationSession::TranslationSession(

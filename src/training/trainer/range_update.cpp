@@ -33,9 +33,7 @@ void for_parameters(const ParameterLayout& layout, const TrainedRange& range, co
 }
 
 int64_t other_elements(const std::vector<RangePiece>& pieces) {
-  int64_t count = 0;
-  for (const RangePiece& piece : pieces) count += piece.is_matrix ? 0 : piece.count;
-  return count;
+  return sum_of<int64_t>(pieces, [](const RangePiece& piece) { return piece.is_matrix ? 0 : piece.count; });
 }
 
 void expect_whole(const ParameterSpec& spec, int64_t count) {

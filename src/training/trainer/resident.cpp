@@ -58,8 +58,7 @@ Graph resident_graph(const Graph& step, const ResidentOptions& options) {
   const Tensor order = graph.input(kPrefix + "order", {DType::kI32, {options.steps_per_chunk * rows}});
   map_to(gather_rows(order, cursor, from, rows));
   for (const Node& node : step.nodes()) rewriter.copy(node);
-  std::vector<Tensor> scalars;
-  for (const char* name : kReported) scalars.push_back(rewriter[output_of(step, name)]);
+  std::vector<Tensor> scalars = mapped(kReported, [&](const char* name) { return rewriter[output_of(step, name)]; });
   const auto width = static_cast<int64_t>(kReported.size());
   const Tensor ring = graph.input(kPrefix + "ring", {scalars[0].type().dtype, {options.steps_per_chunk, width}});
   const RowWrite written = write_row(ring, cursor, scalars);

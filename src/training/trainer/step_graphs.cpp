@@ -1,5 +1,4 @@
 #include "training/trainer/step_graphs.h"
-#include <numeric>
 #include "engine/ops/collective/collective.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
@@ -292,8 +291,7 @@ std::vector<NodeId> last_writers(
 
 void sort_by_completion(
     std::vector<GradientBucket>& buckets, const std::vector<NodeId>& last_writers, Communicator& world) {
-  std::vector<int32_t> order(buckets.size());
-  std::iota(order.begin(), order.end(), 0);
+  std::vector<int32_t> order = numbers_below<int32_t>(buckets.size());
   std::ranges::stable_sort(order, {}, [&](int32_t i) { return last_writers[i]; });
   broadcast(world, 0, std::as_writable_bytes(std::span(order)));
   std::vector<GradientBucket> sorted = mapped(order, [&](int32_t i) { return buckets[i]; });

@@ -213,11 +213,7 @@ std::vector<RangeSlice> Ownership::slices(int rank) const {
   return slices;
 }
 
-int64_t Ownership::count(int rank) const {
-  int64_t count = 0;
-  for (const RangeSlice& own : slices(rank)) count += own.count;
-  return count;
-}
+int64_t Ownership::count(int rank) const { return sum_of<int64_t>(slices(rank), &RangeSlice::count); }
 
 std::vector<DividedPackedState> Ownership::packed_states(
     const ParameterLayout& layout, const OptimizerAttrs& optimizer) const {
@@ -291,8 +287,6 @@ float SharedSquares::sum(std::span<const float> own, const SliceBounds& bounds, 
   if (!last.empty())
     block_squares(static_cast<int64_t>(last.size()), last.data(), blocks_.data() + blocks.first + whole, pool);
   all_gather_slice_blocks(world_, blocks_, bounds);
-  double sum = 0;
-  for (const double block : blocks_) sum += block;
-  return static_cast<float>(sum);
+  return static_cast<float>(sum_of<double>(blocks_));
 }
 }  // namespace linnet

@@ -68,8 +68,7 @@ std::string text_of(const ForeignImages& counts) {
 
 // Warns of all in one line.
 void warn_of(const ForeignImages& counts, const std::string& directory, size_t read) {
-  int64_t total = 0;
-  for (const auto& [ending, count] : counts) total += count;
+  const auto total = sum_of<int64_t>(counts, [](const auto& ending) { return ending.second; });
   if (total > 0)
     log_warning(text_of_parts(total, " of ", total + static_cast<int64_t>(read), " pictures in '", directory,
         "' are left out: ", text_of(counts)));

@@ -341,8 +341,7 @@ void CudnnGraph::add_candidates(const CudnnDescriptor& graph, const CudnnTarget&
 }
 
 std::vector<CudnnGraph::Candidate> CudnnGraph::candidates(const CudnnTarget& target, std::string* why) {
-  std::vector<cudnnBackendDescriptor_t> operations;
-  for (const CudnnDescriptor& operation : operations_) operations.push_back(operation.raw());
+  std::vector<cudnnBackendDescriptor_t> operations = mapped(operations_, &CudnnDescriptor::raw);
   if (why) *why = "cuDNN has no kernel for it";
   if (!graph_) {
     CudnnDescriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);

@@ -264,9 +264,7 @@ std::vector<int64_t> common_parts(std::span<const int64_t> a, std::span<const in
   for (const int64_t end : ends_of(b)) ends.push_back(end);
   std::ranges::sort(ends);
   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
-  std::vector<int64_t> sizes;
-  for (size_t i = 0; i < ends.size(); ++i) sizes.push_back(ends[i] - (i > 0 ? ends[i - 1] : 0));
-  return sizes;
+  return mapped(ends.size(), [&](size_t i) { return ends[i] - (i > 0 ? ends[i - 1] : 0); });
 }
 
 // Along the divided axis: the pieces are the parts of the operand.

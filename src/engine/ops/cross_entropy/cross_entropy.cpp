@@ -118,9 +118,7 @@ void run_cross_entropy(const KernelArgs& args) {
   float* losses = reinterpret_cast<float*>(args.workspace);
   cross_entropy_forward(rows, classes, stored(args.in[0]), args.in[1].as<int32_t>(),
       static_cast<float>(smoothing_of(args)), losses, args.out[1].as<float>(), args.pool);
-  double total = 0;
-  for (int64_t r = 0; r < rows; ++r) total += losses[r];
-  args.out[0].as<float>()[0] = static_cast<float>(total);
+  args.out[0].as<float>()[0] = static_cast<float>(sum_of<double>(rows, [&](int64_t r) { return losses[r]; }));
 }
 
 void run_cross_entropy_grad(const KernelArgs& args) {

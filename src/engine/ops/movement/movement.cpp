@@ -1,6 +1,7 @@
 #include "engine/ops/movement/movement.h"
 #include <algorithm>
 #include <limits>
+#include "base/numbers.h"
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/stored_floats.h"
 #include "engine/ops/broadcast.h"
@@ -8,12 +9,6 @@
 
 namespace linnet {
 namespace {
-template <class T> std::string list_text(const std::vector<T>& list) {
-  std::string text;
-  for (const T& item : list) text += (text.empty() ? "[" : ", ") + std::to_string(item);
-  return text + "]";
-}
-
 std::vector<TensorType> infer_reshape(const InferArgs& args) {
   const Shape& shape = args.attrs.as<ReshapeAttrs>().shape;
   expect(shape.elements() == args.in[0].shape.elements(), "got ", args.in[0].shape, ", cannot become ", shape);

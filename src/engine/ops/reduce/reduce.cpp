@@ -215,8 +215,7 @@ void run_softmax_grad_reference(const KernelArgs& args) {
   for_float(args.in[0].type.dtype, [&]<class T>() {
     for (int64_t r = 0; r < rows; ++r) {
       const T *dy = args.in[0].as<T>() + r * width, *y = args.in[1].as<T>() + r * width;
-      double sum = 0;
-      for (int64_t j = 0; j < width; ++j) sum += static_cast<double>(dy[j]) * y[j];
+      const double sum = sum_of<double>(width, [&](int64_t j) { return static_cast<double>(dy[j]) * y[j]; });
       for (int64_t j = 0; j < width; ++j) args.out[0].as<T>()[r * width + j] = static_cast<T>(y[j] * (dy[j] - sum));
     }
   });
