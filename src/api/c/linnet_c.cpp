@@ -6,6 +6,7 @@
 #include <future>
 #include <new>
 #include "base/fail.h"
+#include "base/files.h"
 #include "data/text/unicode/utf8.h"
 #include "formats/packed_model.h"
 #include "models/families/gguf.h"
@@ -199,7 +200,10 @@ linnet_status linnet_model_open(const char* path, const linnet_model_options* gi
     use_packed_models();
     use_gguf_models();
     auto opened = std::make_unique<linnet_model>();
-    LoadedModelOptions loading{{.threads = options.threads, .quantize = options.quantize ? options.quantize : ""}};
+    // A packed file says itself; a search for scales among its weights would read all of them.
+    const char* const as_it_is = is_packed(path) ? "none" : "";
+    LoadedModelOptions loading{
+        {.threads = options.threads, .quantize = options.quantize ? options.quantize : as_it_is}};
     loading.text = {.slots = options.slots, .beams = options.beams, .max_length = options.max_length};
     loading.limits.waiting = options.waiting, loading.check = WeightCheck::kLater;
     opened->resident = open_loaded_model(path, loading);

@@ -74,8 +74,7 @@ WeightQuantization folder_quantization(const std::string& folder, const std::str
     if (scales) packed.input_scales = scales->input_scales;
     return packed;
   }
-  // A search for steps among packed weights would read all of them.
-  if (word.empty() && (device != "cpu" || is_packed(folder))) return parse_quantization("none", keep);
+  if (word.empty() && device != "cpu") return parse_quantization("none", keep);
   if (word.empty() && is_gguf(folder)) return {.blocks = parameters_in_blocks(folder), .keep = keep};
   const std::optional<StaticScales> scales = read_static_scales(folder);
   if (!scales && word == "static")
