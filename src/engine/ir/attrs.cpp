@@ -20,7 +20,9 @@ class TextVisitor : public FieldVisitor {
   void operator()(const char* name, double& value) override { add(name, shortest(value)); }
   void operator()(const char* name, float& value) override { add(name, shortest(value)); }
   void operator()(const char* name, Shape& value) override { add(name, value.text()); }
-  void operator()(const char* name, std::vector<int64_t>& value) override { add(name, list_text(value)); }
+  void operator()(const char* name, std::vector<int64_t>& value) override {
+    add(name, list_text(std::span<const int64_t>(value)));
+  }
   void operator()(const char* name, std::vector<float>& value) override { add(name, list_text(value)); }
 
  protected:

@@ -27,8 +27,8 @@ std::vector<TensorType> infer_split(const InferArgs& args) {
     total += size;
     expect(size >= 0, "got a negative size");
   }
-  expect(total == shape[attrs.axis], "got ", shape, ", expected sizes ", list_text(attrs.sizes), " to add up to axis ",
-      attrs.axis);
+  expect(total == shape[attrs.axis], "got ", shape, ", expected sizes ",
+      list_text(std::span<const int64_t>(attrs.sizes)), " to add up to axis ", attrs.axis);
   return out;
 }
 
@@ -49,18 +49,23 @@ std::vector<TensorType> infer_concat(const InferArgs& args) {
   return {out};
 }
 
+std::string order_text(const std::vector<int>& order) {
+  const std::vector<int64_t> axes(order.begin(), order.end());
+  return list_text(std::span<const int64_t>(axes));
+}
+
 std::vector<TensorType> infer_permute(const InferArgs& args) {
   const auto& order = args.attrs.as<PermuteAttrs>().order;
   const Shape& shape = args.in[0].shape;
   std::vector<bool> seen(shape.rank());
   Shape out;
   for (int axis : order) {
-    expect(axis >= 0 && axis < shape.rank() && !seen[axis], "got ", shape, ", ", list_text(order),
+    expect(axis >= 0 && axis < shape.rank() && !seen[axis], "got ", shape, ", ", order_text(order),
         " is no order of its axes");
     seen[axis] = true;
     out.push_back(shape[axis]);
   }
-  expect(out.rank() == shape.rank(), "got ", shape, ", ", list_text(order), " is no order of its axes");
+  expect(out.rank() == shape.rank(), "got ", shape, ", ", order_text(order), " is no order of its axes");
   return {{args.in[0].dtype, out}};
 }
 
