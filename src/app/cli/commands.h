@@ -131,6 +131,7 @@ int run_command_line(int argc, char** argv, const std::function<void(Command&)>&
 void add_reference_commands(Command& linnet, const CommandDescription& described);
 
 class Communicator;
+class OnnxNetwork;
 
 struct ConfigArguments : ConfigChoice {
   void declare(Command& command);
@@ -141,7 +142,7 @@ struct ConfigArguments : ConfigChoice {
 std::vector<std::string> preset_names();
 
 // Prints the size, inputs and outputs of a network that was read from ONNX.
-void print_network(const std::string& path, const class OnnxNetwork& network);
+void print_network(const std::string& path, const OnnxNetwork& network);
 
 // --ranks N: runs this command N times by mpirun without that option; returns its exit code. A stop signal makes all
 // ranks save and end; a second one ends them within seconds. They also end if this process is killed. `restarts`: how

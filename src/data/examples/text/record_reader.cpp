@@ -199,7 +199,10 @@ bool RecordReader::read_json(Json& record) {
     } while (trimmed(line).empty());
     where_ = lines_.where();
     record = is_first && has_ending(lines_.path(), ".json") ? read_whole(line) : Json();
-    if (record.is_array()) return list_ = std::move(record), read_json(record);
+    if (record.is_array()) {
+      list_ = std::move(record);
+      return read_json(record);
+    }
     if (record.is_null()) record = Json::parse(line, where_ + ": the line", JsonLimits::settings().with_unique_keys());
   }
   if (!record.is_object()) fail_user(where_, list_.empty() ? ": the line is no JSON object" : " is no JSON object");

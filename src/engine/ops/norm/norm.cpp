@@ -29,11 +29,10 @@ std::vector<TensorType> infer_layer_norm(const InferArgs& args) {
   return {x, row_type(x), row_type(x)};
 }
 
-// Those of a gradient's results between dx and df, after dx.
+// Appends the results of a gradient for weight and bias.
 void add_parameter_gradients(const LayerNormAttrs& attrs, const TensorType& x, std::vector<TensorType>& out) {
   const TensorType parameter = parameter_type(x);
-  const auto count = static_cast<int64_t>(attrs.parameters());
-  const int64_t rows = x.shape.elements(0, x.shape.rank() - 1);
+  const auto rows = x.shape.elements(0, x.shape.rank() - 1), count = static_cast<int64_t>(attrs.parameters());
   if (attrs.in_parts) out.push_back({parameter.dtype, {norm_part_count(rows), count, x.shape[-1]}});
   else out.resize(out.size() + attrs.parameters(), parameter);
 }
@@ -251,14 +250,13 @@ template <bool kResidual> void run_norm_grad_reference(const KernelArgs& args) {
 
 void run_norm_sums_reference(const KernelArgs& args) {
   for_float(args.out[0].type.dtype, [&]<class T>() {
-    for (size_t i = 0, next = 0; i < args.in.size(); ++i) {
-      const Shape& shape = args.in[i].shape();  // [P, K, D]
-      for (int64_t k = 0; k < shape[1]; ++k) {
-        T* sums = args.out[next++].as<T>();
-        std::fill_n(sums, shape[2], T(0));
-        for (int64_t part = 0; part < shape[0]; ++part)
-          for (int64_t j = 0; j < shape[2]; ++j) sums[j] += args.in[i].as<T>()[(part * shape[1] + k) * shape[2] + j];
-      }
+    auto out = args.out.begin();
+    for (const TensorView& parts : args.in) {  // [P, K, D]
+      const int64_t width = parts.shape()[2], all = parts.shape()[1] * width;
+      for (int64_t first = 0; first < all; first += width, ++out)
+        for (int64_t j = 0; j < width; ++j)
+          out->as<T>()[j] =
+              sum_of<T>(parts.shape()[0], [&](int64_t part) { return parts.as<T>()[part * all + first + j]; });
     }
   });
 }
