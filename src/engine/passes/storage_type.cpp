@@ -165,13 +165,13 @@ class CastToStorageType {
     return node;
   }
 
-  // Inputs are fp32. A value that is only moved has the type that its readers ask for; others get the version made
-  // first.
+  // A value that is only moved has the type that its readers ask for; others get the version made first. Inputs are
+  // fp32, and not cast for a reader that takes either.
   bool is_stored_reduced(ValueId id) {
     if (on_host_ && is_input_[id]) return false;
     const Versions& made = made_[id];
     if (made.reduced.defined() != made.f32.defined()) return made.reduced.defined();
-    return is_reduced_[id];
+    return is_reduced_[id] && !is_input_[id];
   }
 
   TensorType type_of(ValueId id, bool reduced) const {

@@ -174,25 +174,20 @@ template <int kSizeOf, int kTileOf, bool kExactOf> struct Tiles {
     return x + __shfl_xor_sync(kAllLanes, x, 2);
   }
 
+  // Whether all rows of a head are read four numbers at a time.
+  template <class T> LINNET_DEVICE static bool is_whole(const T* head, int64_t stride, int size) {
+    return size % 4 == 0 && (reinterpret_cast<uintptr_t>(head) | (stride * sizeof(T))) % (4 * sizeof(T)) == 0;
+  }
+
   // Rows [from, from + kTile) of a head into `tile`; zeros beyond `count` rows and `size` columns.
   template <class T>
   LINNET_DEVICE static void load(float* tile, const T* head, int64_t stride, int from, int count, int size) {
     constexpr int kPerRow = kSize / 4;
-    const bool whole =
-        size % 4 == 0 && (reinterpret_cast<uintptr_t>(head) | (stride * sizeof(T))) % (4 * sizeof(T)) == 0;
+    const bool whole = is_whole(head, stride, size);
     for (int x = static_cast<int>(threadIdx.x); x < kTile * kPerRow; x += kThreads) {
       const int t = x / kPerRow, d = x % kPerRow * 4;
       float four[4] = {0, 0, 0, 0};
-      if (from + t < count && d < size) {
-        const T* location = head + (from + t) * stride + d;
-        if (whole) {
-          load4(location, four);
-        } else {
-#pragma unroll
-          for (int e = 0; e < 4; ++e)
-            if (d + e < size) four[e] = to_float(location[e]);
-        }
-      }
+      if (from + t < count && d < size) load_up_to_4(head + (from + t) * stride + d, size - d, whole, four);
       *reinterpret_cast<float4*>(tile + t * kStride + d) = {four[0], four[1], four[2], four[3]};
     }
   }

@@ -1,6 +1,7 @@
-// Table lookup, and its gradient without float atomics: positions are sorted by id, then each id's rows are added in
-// pieces of kPiece rows, from its first position on, and pieces in order. The order of arrival decides only where an
-// id's positions are in memory, not the sums.
+// Table lookup, and its gradient without float atomics. Of a small table each id has a block, which finds its positions
+// and adds their rows. Else positions are sorted by id, then each id's rows are added in pieces of kPiece rows, from
+// its first position on, and pieces in order. The order of arrival decides only where an id's positions are in memory,
+// not the sums.
 #include <algorithm>
 #include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/kernels/parallel.h"
@@ -13,6 +14,9 @@ constexpr int32_t kPiece = 32;
 // One block sorts up to this many positions while others clear the table: one launch instead of four.
 constexpr int kSortThreads = 1024;
 constexpr int64_t kFewPositions = 8 * kSortThreads;
+// A small table has at most this many blocks, each of which reads all of the few positions.
+constexpr int64_t kFewBlocks = 1024;
+constexpr int kColumns = 4 * kWarp;  // of a block
 
 // kStep neighbors of a row, 4 or 1. An id outside the table gives NaN, which the loss will show.
 template <int kStep, class From, class To>
@@ -67,6 +71,7 @@ struct GradSizes {
   // An id of c > kPiece positions has at most 2 c / kPiece pieces.
   int64_t most_partial() const { return 2 * positions / kPiece + 1; }
   int64_t most_pieces() const { return positions / kPiece + std::min(positions, vocab); }
+  bool is_small() const { return positions <= kFewPositions && vocab * blocks_for(width, kColumns) <= kFewBlocks; }
 };
 
 GradSizes sizes_of(const TensorType& ids, const TensorType& table) {
@@ -90,6 +95,36 @@ struct Positions {
   int32_t padding;
   const int32_t* ids;
 };
+
+// Writes kColumns columns of the row of id blockIdx.x. A warp takes 32 positions at a time and adds the rows of those
+// that have the id; warps are added in order.
+template <class T> __global__ void __launch_bounds__(kWarp* kWarp) small_table_kernel(Positions positions,
+    int64_t width, bool aligned, const T* __restrict__ dy, float scale, bool accumulate, float* __restrict__ table) {
+  begin_kernel();
+  __shared__ float sums[kWarp][kColumns];
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int32_t id = static_cast<int32_t>(blockIdx.x);
+  const int64_t first = static_cast<int64_t>(blockIdx.y) * kColumns, own = first + lane * 4;
+  float sum[4] = {0, 0, 0, 0};
+  for (int64_t from = warp * kWarp; from < positions.count; from += kWarp * kWarp) {
+    const bool is_there = from + lane < positions.count && id != positions.padding && positions.ids[from + lane] == id;
+    for (unsigned found = __ballot_sync(kAllLanes, is_there); found != 0 && own < width; found &= found - 1) {
+      float values[4];
+      load_up_to_4(dy + (from + __ffs(static_cast<int>(found)) - 1) * width + own, width - own, aligned, values);
+#pragma unroll
+      for (int c = 0; c < 4; ++c) sum[c] += values[c];
+    }
+  }
+#pragma unroll
+  for (int c = 0; c < 4; ++c) sums[warp][lane * 4 + c] = sum[c];
+  __syncthreads();
+  const int column = static_cast<int>(threadIdx.x);
+  if (column >= kColumns || first + column >= width) return;
+  float total = 0;
+  for (int i = 0; i < kWarp; ++i) total += sums[i][column];
+  float& to = table[id * width + first + column];
+  to = scale * total + (accumulate ? to : 0);
+}
 
 LINNET_DEVICE void clear_count(int64_t i, int64_t vocab, const Sorting& sorting) {
   if (i < vocab) sorting.counts[i] = 0;
@@ -209,8 +244,9 @@ template <int kStep> __global__ void __launch_bounds__(kThreads)
 }
 
 size_t grad_workspace(const KernelQuery& query) {
+  const GradSizes sizes = sizes_of(query.in[1], query.out[0]);
   size_t bytes = 0;
-  lay_out(Regions(nullptr, 256), sizes_of(query.in[1], query.out[0]), &bytes);
+  if (!sizes.is_small()) lay_out(Regions(nullptr, 256), sizes, &bytes);
   return bytes;
 }
 
@@ -236,10 +272,17 @@ void run_grad(const KernelArgs& args) {
   const TensorView &dy = args.in[0], &table = args.out[0];
   const GradSizes sizes = sizes_of(args.in[1].type, table.type);
   const int32_t* ids = args.in[1].as<int32_t>();
-  const Sorting sorting = lay_out(Regions(args.workspace, 256), sizes);
   if (attrs.accumulate) copy_operand_on_device(args, args.in[2], table);
-  const int64_t cleared = attrs.accumulate ? 0 : table.elements();
   const Positions positions{sizes.positions, sizes.vocab, static_cast<int32_t>(attrs.padding), ids};
+  if (sizes.is_small())
+    return for_storage(dy.type.dtype, [&]<class T>() {
+      launch(args.device, small_table_kernel<T>,
+          dim3(static_cast<unsigned>(sizes.vocab), blocks_for(sizes.width, kColumns)), kWarp * kWarp, 0, positions,
+          sizes.width, sizes.width % 4 == 0 && aligned4(dy.as<T>()), dy.as<T>(), static_cast<float>(attrs.scale),
+          attrs.accumulate, table.as<float>());
+    });
+  const Sorting sorting = lay_out(Regions(args.workspace, 256), sizes);
+  const int64_t cleared = attrs.accumulate ? 0 : table.elements();
   if (sizes.positions <= kFewPositions) {
     launch(args.device, sort_few_kernel, 1 + blocks_for((cleared + 3) / 4, kSortThreads), kSortThreads, 0, cleared,
         aligned4(table.as<float>()), table.as<float>(), positions, sorting);
