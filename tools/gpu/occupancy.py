@@ -78,13 +78,15 @@ def symbol_names(parts: dict[str, bytes]) -> list[str]:
 
 
 def asked_shared(name: str) -> int | None:
-    """Bytes that a kernel of attention asks for, by its tile (attention_tiles_cuda.cuh)."""
+    """Bytes that a kernel asks for at its launch. Attention's depend on its tile (attention_tiles_cuda.cuh)."""
+    if "weight_gradients_kernel" in name:
+        return 2 * 64 * (64 + 8 + 128 + 8) * 2
     tile = re.search(r"TilesILi(\d+)ELi(\d+)E", name)
     if not tile:
         return None
     size, rows = int(tile[1]), int(tile[2])
-    tiles = 2 if "forward_kernel" in name else 4
-    return 4 * (tiles * rows * (size + 8) + rows * (rows + 4)) + rows * rows // 8
+    tiles, sums = (2, 0) if "forward_kernel" in name else (4, rows)
+    return 4 * (tiles * rows * (size + 8) + rows * (rows + 4) + sums) + rows * rows // 8
 
 
 def read_kernels(elf: bytes) -> list[Kernel]:
@@ -92,7 +94,9 @@ def read_kernels(elf: bytes) -> list[Kernel]:
     for name, _, size, contents in sections(elf):
         parts[name], sizes[name] = contents, size
     symbols = symbol_names(parts)
-    kernels = {name.removeprefix(".text."): Kernel(name.removeprefix(".text.")) for name in parts if name.startswith(".text.")}
+    kernels = {
+        name.removeprefix(".text."): Kernel(name.removeprefix(".text.")) for name in parts if name.startswith(".text.")
+    }
     for key, value in attributes(parts[".nv.info"]):
         if key in (REGISTER_COUNT, FRAME_SIZE):
             symbol, number = struct.unpack("<II", value)
@@ -155,7 +159,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
         made = list(pool.map(lambda job: compile_kernels(job[1], Path(folder), job[0]), enumerate(commands)))
     kernels = {kernel.name: kernel for some in made for kernel in some}
-    names = subprocess.run(["c++filt"], input="\n".join(kernels), capture_output=True, text=True, check=True).stdout.splitlines()
+    names = subprocess.run(
+        ["c++filt"], input="\n".join(kernels), capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     rows = sorted(zip(map(short, names), kernels.values(), strict=True), key=lambda row: row[0])
     print(f"compute capability {architecture[0]}.{architecture[1]}: {len(rows)} kernels")
     print(f"{'registers':>9} {'shared':>8} {'threads':>7} {'blocks':>6} {'warps':>5}  kernel")

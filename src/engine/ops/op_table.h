@@ -60,6 +60,7 @@ namespace linnet {
   OP(kArgsort, argsort, kOwn) \
   OP(kEmbeddingGrad, embedding_grad, kOwn) \
   OP(kGroupedMatmulGrad, grouped_matmul_grad, kNone) \
+  OP(kWeightGradients, weight_gradients, kOwn) \
   OP(kFakeQuantizeGrad, fake_quantize_grad, kNone) \
   OP(kBatchNormGrad, batch_norm_grad, kOwn) \
   OP(kLayerNormGrad, layer_norm_grad, kOwn) \

@@ -56,11 +56,11 @@ NamedTensors inputs_of(const Graph& graph) {
   return inputs;
 }
 
-void expect_equal_results(const Graph& one, const Graph& other) {
+void expect_equal_results(const Graph& one, const Graph& other, double tolerance = 1e-4) {
   const NamedTensors in = inputs_of(one), expected = interpret(one, in).outputs, found = interpret(other, in).outputs;
   for (const auto& [name, tensor] : expected)
     for (int64_t i = 0; i < tensor.type().shape.elements(); ++i)
-      ASSERT_NEAR(found.at(name)[i], tensor[i], 1e-4 * (1 + std::abs(tensor[i]))) << name << " " << i;
+      ASSERT_NEAR(found.at(name)[i], tensor[i], tolerance * (1 + std::abs(tensor[i]))) << name << " " << i;
 }
 
 TEST(FuseBiasGradient, TheSumJoinsTheProductThatReadsTheSameRows) {
@@ -95,6 +95,50 @@ TEST(FuseBiasGradient, ASumThatTheProductDependsOnStaysAlone) {
   graph.output("dw", matmul(dy, x * sums, true));
   graph.output("sums", sums);
   EXPECT_EQ(products_with_sums(fuse_bias_gradient(graph, with_row_sums())), 0);
+}
+int groups_of(const Graph& graph, size_t layers) {
+  return static_cast<int>(std::ranges::count_if(
+      graph.nodes(), [&](const Node& node) { return is(node, kWeightGradients) && node.in.size() == 2 * layers; }));
+}
+
+TEST(GroupWeightGradients, OfSmallLayersAreOneNode) {
+  Graph graph;
+  Tensor x = graph.input("x", {DType::kF32, {10, 8}});
+  std::vector<Tensor> parameters;
+  for (const int64_t outputs : {16, 24, 3, 8}) {  // 3: no whole access
+    const std::string name = std::to_string(parameters.size());
+    const Tensor w = graph.input("w" + name, {DType::kF32, {outputs, x.dim(1)}});
+    const Tensor b = graph.input("b" + name, {DType::kF32, {outputs}});
+    x = tanh(matmul(x, w, false, true) + b);
+    parameters.insert(parameters.end(), {w, b});
+  }
+  const std::vector<Tensor> d = gradients(sum_to(x * x, {}), parameters);
+  for (size_t i = 0; i < d.size(); ++i) graph.output("d" + std::to_string(i), d[i]);
+  const Graph lowered = lower_precision(graph, Precision::kBf16, Precision::kBf16);
+  const Graph grouped = group_weight_gradients(fuse_bias_gradient(lowered, with_row_sums()), with_row_sums());
+  verify(grouped);
+  EXPECT_EQ(groups_of(grouped, 2), 1);  // without the layer of 3 outputs and the one that reads them
+  EXPECT_EQ(products_with_sums(grouped), 2);
+  expect_equal_results(lowered, grouped, 2e-2);
+  EXPECT_EQ(groups_of(group_weight_gradients(lowered, cpu_backend()), 2), 0);
+  EXPECT_EQ(groups_of(group_weight_gradients(graph, with_row_sums()), 2), 0) << "in fp32";
+}
+
+// Such as by ranks that exchange gradients while the backward pass goes on.
+TEST(GroupWeightGradients, AGradientThatIsReadBeforeTheLastStaysApart) {
+  Graph graph;
+  std::vector<Tensor> products;
+  for (const char* name : {"0", "1", "2", "3"}) {
+    const Tensor dy = graph.input(std::string("dy") + name, {DType::kF32, {6, 16}});
+    products.push_back(matmul(dy, tanh(graph.input(std::string("x") + name, {DType::kF32, {6, 8}})), true));
+    if (products.size() == 2) graph.output("early", exp(products[1]));
+  }
+  for (size_t i : {0, 2, 3}) graph.output("d" + std::to_string(i), products[i]);
+  graph = lower_precision(graph, Precision::kBf16, Precision::kBf16);
+  const Graph grouped = group_weight_gradients(graph, with_row_sums());
+  verify(grouped);
+  EXPECT_EQ(groups_of(grouped, 3), 1);
+  expect_equal_results(graph, grouped, 2e-2);
 }
 }  // namespace
 }  // namespace linnet

@@ -218,6 +218,81 @@ class EmbeddingScale final : public Fusion {
   }
 };
 
+// On a GPU, products for the gradients of small weights join those of other layers until together they fill it. The
+// joined node follows its last product, so a gradient that is read before stays apart, as where ranks exchange
+// gradients during the backward pass.
+
+class WeightGradients final : public Fusion {
+ public:
+  WeightGradients(const Graph& graph, const Backend& backend) : Fusion(graph, backend) { find(); }
+
+ private:
+  static constexpr int64_t kFilling = 128;  // tiles: about as many as a GPU has multiprocessors
+  static constexpr size_t kMost = 64;       // layers: bits of the attributes
+
+  bool take(const Node& node) override {
+    const auto group = group_of_.find(id_of(node));
+    if (group == group_of_.end()) return false;
+    if (id_of(node) != group->second.back()) return true;
+    std::vector<Tensor> in;
+    std::vector<ValueId> old;
+    WeightGradientsAttrs attrs;
+    for (size_t i = 0; i < group->second.size(); ++i) {
+      const Node& product = graph_.node(group->second[i]);
+      for (const ValueId operand : product.in) in.push_back(rewriter_[operand]);
+      old.insert(old.end(), product.out.begin(), product.out.end());
+      attrs.biases |= static_cast<uint64_t>(product.out.size() > 1) << i;
+    }
+    const std::vector<Tensor> out = rewriter_.add(node, kWeightGradients, in, attrs);
+    for (size_t i = 0; i < out.size(); ++i) rewriter_.map(old[i], out[i]);
+    return true;
+  }
+
+  void find() {
+    if (!has_fast_kernel({.op = &kWeightGradients}, {}, {}, backend_)) return;
+    std::vector<NodeId> group;
+    int64_t tiles = 0;
+    for (const Node& node : graph_.nodes()) {
+      if (!is_small(node)) continue;
+      group.push_back(id_of(node)), tiles += tiles_of(node);
+      if (tiles >= kFilling || group.size() == kMost) join(std::exchange(group, {})), tiles = 0;
+    }
+    join(std::move(group));
+  }
+
+  void join(std::vector<NodeId> group) {
+    if (group.empty()) return;
+    std::erase_if(group, [&, last = group.back()](NodeId id) {
+      const auto is_early = [&](ValueId out) {
+        const auto readers = matcher_.readers(out);
+        return !readers.empty() && readers.front() < last;
+      };
+      return std::ranges::any_of(graph_.node(id).out, is_early);
+    });
+    if (group.size() > 1)
+      for (const NodeId id : group) group_of_[id] = group;
+  }
+
+  bool is_small(const Node& node) const {
+    if (!is(node, kMatmul)) return false;
+    const auto& attrs = node.attrs.as<MatmulAttrs>();
+    const auto is_matrix = [&](ValueId in) {
+      const Shape& shape = graph_.value(in).type.shape;
+      return shape.rank() == 2 && shape[1] % 8 == 0;
+    };
+    return attrs.trans_a && !attrs.trans_b && attrs.is_sum() && !attrs.pre_activation && !attrs.bias &&
+           !attrs.accumulate && attrs.precision == Precision::kBf16 && std::ranges::all_of(node.in, is_matrix) &&
+           tiles_of(node) < kFilling / 2;
+  }
+
+  int64_t tiles_of(const Node& node) const {
+    const Shape& shape = graph_.value(node.out[0]).type.shape;
+    return weight_tiles(shape[0], shape[1]);
+  }
+
+  std::map<NodeId, std::vector<NodeId>> group_of_;
+};
+
 // If a linear layer follows a pooled convolution, its input's gradient is as large as all pooled images and read once,
 // by the gradient of the convolution's weight. That computes it for a few images at a time instead, in cache.
 
@@ -250,6 +325,10 @@ class PoolGradient final : public Fusion {
 Graph fuse_loss(const Graph& graph) { return FuseLoss(graph).run(); }
 
 Graph fuse_bias_gradient(const Graph& graph, const Backend& backend) { return BiasGradient(graph, backend).run(); }
+
+Graph group_weight_gradients(const Graph& graph, const Backend& backend) {
+  return WeightGradients(graph, backend).run();
+}
 
 Graph fuse_embedding_scale(const Graph& graph, const Backend& backend) { return EmbeddingScale(graph, backend).run(); }
 

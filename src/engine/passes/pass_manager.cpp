@@ -48,6 +48,8 @@ constexpr std::array kPasses{
         [](const PassOptions& o) { return !o.filters.empty(); }},
     Pass{"fuse_embedding_scale", pass<fuse_embedding_scale>}, Pass{"fuse_accumulate", pass<fuse_accumulate>},
     Pass{"fuse_bias_gradient", pass<fuse_bias_gradient>}, Pass{"join_norm_sums", pass<join_norm_sums>},
+    Pass{"group_weight_gradients", pass<group_weight_gradients>,
+        [](const PassOptions& o) { return o.storage_type == DType::kBF16; }},
     Pass{"quantize_products", pass<quantize_products>, [](const PassOptions& o) { return o.int8; }},
     Pass{"fuse_quantized", pass<fuse_quantized>}, Pass{"fuse_int8_convolution", pass<fuse_int8_convolution>},
     Pass{"fuse_pointwise", pass<fuse_pointwise>},

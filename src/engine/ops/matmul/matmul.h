@@ -66,6 +66,20 @@ std::optional<PanelsOf> panels_of(const KernelQuery& query);
 
 extern const Kernel kPanelMatmul;  // its workspace is that of the matmul's kernel "gemm"
 
+// Gradients of several linear layers at once, for GPUs (set by the pass group_weight_gradients). Operands are, for each
+// layer, the gradient dy [rows, N] of its result and its input x [rows, K]; results its weight's gradient dy^T x [N, K]
+// and, with a bias, the sum of dy's rows [N]. Operands are rounded to bf16.
+struct WeightGradientsAttrs {
+  uint64_t biases = 0;  // bit i: layer i has one
+  bool has_bias(size_t layer) const { return biases >> layer & 1; }
+  void fields(FieldVisitor& visit) { visit("biases", biases); }
+};
+extern const OpDef kWeightGradients;
+constexpr int kWeightTileRows = 64, kWeightTileColumns = 128;  // of a weight's gradient, by a block of threads
+constexpr int64_t weight_tiles(int64_t rows, int64_t columns) {
+  return ((rows + kWeightTileRows - 1) / kWeightTileRows) * ((columns + kWeightTileColumns - 1) / kWeightTileColumns);
+}
+
 // On a GPU: the epilogue of a product that cuBLASLt cannot do in the same kernel.
 //
 // y = x [+ bias]; pre_activation = y; out = activation(y), or scale * y * derivative'(aux).
