@@ -38,6 +38,7 @@ KEPT = 4000  # characters of a failed run's output
 LADDER = (("every op waited for", {"LINNET_CUDA_CHECK": "1", "LINNET_CUDA_GRAPHS": "off"}),
           ("no recording", {"LINNET_CUDA_GRAPHS": "off"}),
           ("nothing aside", {"LINNET_CUDA_ASIDE": "off"}),
+          ("no weights' gradients in groups", {"LINNET_CUDA_GROUPS": "off"}),
           ("no epilogues of cuBLASLt", {"LINNET_CUBLASLT_EPILOGUES": "off"}),
           ("no cuDNN", {"LINNET_CUDNN": "off"}))
 

@@ -5,6 +5,7 @@
 //
 // A block computes a tile of dw, each half of its warps for half of the rows.
 #include <algorithm>
+#include "base/process.h"
 #include "engine/kernels/cuda/matrix_units.cuh"
 #include "engine/ops/matmul/matmul.h"
 
@@ -158,6 +159,7 @@ void run(const KernelArgs& args) {
 }
 
 bool supports(const KernelQuery& query) {
+  if (switched_off("LINNET_CUDA_GROUPS")) return false;
   const auto is_whole = [](const TensorType& type) { return type.dtype == DType::kBF16 && type.shape[1] % 8 == 0; };
   return std::ranges::all_of(query.in, is_whole) &&
          std::ranges::all_of(query.out, [](const TensorType& type) { return type.dtype == DType::kF32; });
