@@ -13,8 +13,8 @@ constexpr size_t kWindow = 64, kContext = 8;
 }  // namespace
 
 size_t whole_size(std::string_view text) {
-  const size_t bad = invalid_utf8_at(text);
-  if (bad != std::string_view::npos && text.size() - bad < 4) text = text.substr(0, bad);
+  for (size_t i = text.size() - std::min<size_t>(text.size(), 3); i < text.size(); ++i)
+    if ((text[i] & 0xC0) == 0xC0 && utf8_length_at(text, i) == 1) text = text.substr(0, i);
   while (text.ends_with(kReplacement)) text.remove_suffix(kReplacement.size());
   return text.size();
 }

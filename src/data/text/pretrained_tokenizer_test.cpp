@@ -113,6 +113,19 @@ TEST(Pretrained, AStreamOfBrokenBytesIsStillText) {
   EXPECT_EQ(text + stream.finish(), "m}\uFFFD the");
 }
 
+// A byte that belongs to no character must not break the characters after it.
+TEST(Pretrained, AStreamHoldsHalfCharactersBackAfterABrokenByte) {
+  const auto tokenizer = load_pretrained_tokenizer(kFolder + "gpt2.json");
+  TextStream stream(*tokenizer);
+  std::vector<std::string> pieces;
+  for (const char* byte : {"\xB2", "\xDC", "\x99", "\xF0", "\x9F", "\x98", "\x80"}) {
+    ASSERT_NE(tokenizer->id_of(spelt(byte)), kNoToken);
+    pieces.push_back(stream.push(tokenizer->id_of(spelt(byte))));
+  }
+  EXPECT_EQ(pieces, (std::vector<std::string>{"\xB2", "", "\xDC\x99", "", "", "", "\xF0\x9F\x98\x80"}));
+  EXPECT_EQ(stream.finish(), "");
+}
+
 TEST(Pretrained, ThreadsShareOneTokenizer) {
   const auto tokenizer = load_pretrained_tokenizer(kFolder + "llama3.json");
   const std::string text = "Tokenizer don't 12345 世界 foo_bar <s> ...";
