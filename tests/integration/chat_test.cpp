@@ -106,6 +106,43 @@ TEST_F(Chat, TheLossDoesNotDependOnPackingOrOnTheFormOfTheFile) {
   EXPECT_EQ(loss("a", "shared.jsonl"), packed);
 }
 
+// As OpenAI's clients and datasets write conversations.
+TEST_F(Chat, MessagesMayHavePartsCallsToolsAndWeights) {
+  folder_.write("llama/chat_template.jinja",
+      "{% for t in tools or [] %}{{ t.function.name }} {% endfor %}{% for m in messages %}"
+      "{{ {'system': 'w6', 'user': 'w7', 'assistant': 'w8'}[m.role] }} {{ m.content }}{% for c in m.tool_calls or [] %}"
+      "{{ c.function.arguments.word }}{% endfor %} w9 {% endfor %}{% if add_generation_prompt %}w8 {% endif %}");
+  ASSERT_EQ(train("a", "pairs.jsonl", {"max_steps=3"}).exit_code, 0);
+  const auto loss_of = [&](const std::string& record) {
+    folder_.write("record.jsonl", record + "\n");
+    return loss("a", "record.jsonl");
+  };
+  const std::string first =
+                        R"({"messages": [{"role": "system", "content": "w40"}, {"role": "user", "content": "w30"}, )",
+                    parts = R"({"messages": [{"role": "developer", "content": "w40"},
+                               {"role": "user", "content": [{"type": "text", "text": "w30"}], "weight": null}, )",
+                    answer = R"({"role": "assistant", "content": "w41"})",
+                    call = R"({"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "w50",
+                              "arguments": "{\"word\": \"w41\"}"}}]})",
+                    tools = R"(, "tools": [{"type": "function", "function": {"name": "w50"}}]})";
+  const double plain = loss_of(first + answer + "]}");
+  for (const std::string& line : {parts + answer + R"(], "tools": null})", first + call + R"(], "tools": []})"}) {
+    std::string one_line = line;
+    std::erase(one_line, '\n');
+    EXPECT_EQ(loss_of(one_line), plain) << line;
+  }
+  EXPECT_NE(loss_of(first + answer + "]" + tools), plain);  // the template writes them
+
+  // What has a weight of 0 is read alone.
+  const std::string more = R"(, {"role": "user", "content": "w31"}, {"role": "assistant", "content": "w43 w44 w45"}]})";
+  const auto tokens_of = [&](const std::string& record) {
+    folder_.write("record.jsonl", record + "\n");
+    return Json::parse(run({"eval", folder_ / "a", "--data", folder_ / "record.jsonl", "--json"}).out)["tokens"];
+  };
+  EXPECT_EQ(tokens_of(first + answer + more), 6);
+  EXPECT_EQ(tokens_of(first + R"({"role": "assistant", "content": "w41", "weight": 0})" + more), 4);
+}
+
 // Each answer is learned as the model sees what it answers, though the template forgets earlier answers then.
 TEST_F(Chat, ATemplateMayWriteEarlierTurnsDifferently) {
   folder_.write("llama/chat_template.jinja",
@@ -189,12 +226,16 @@ TEST_F(Chat, FrozenWeightsAreSavedOnce) {
 TEST_F(Chat, WhatCannotBeLearnedIsOneLine) {
   folder_.write("alone.jsonl", Json{{"messages", {message("user", "w1")}}}.dump());
   folder_.write("silent.jsonl", R"({"messages": [{"role": "user"}, {"role": "assistant", "content": "w3"}]})");
+  folder_.write("picture.jsonl", R"({"messages": [{"role": "user", "content": [{"type": "image"}]}]})");
+  folder_.write("tools.jsonl", Json{{"messages", {message("user", "w1")}}, {"tools", "w2"}}.dump());
   folder_.write("other.jsonl", R"({"text": "w1"})");
   folder_.write("tool.jsonl",
       Json{{"messages", {message("user", "w1"), message("tool", "w2"), message("assistant", "w3")}}}.dump());
   for (const auto& [data, part] :
       {std::pair{"alone.jsonl", "no conversation has an answer of the assistant"}, {"tool.jsonl", "tool.jsonl:1: "},
-          {"silent.jsonl", "silent.jsonl:1: a message of the role \"user\" has no \"content\""},
+          {"silent.jsonl", "silent.jsonl:1: the conversation has a message of the role \"user\" without a \"content\""},
+          {"picture.jsonl", "picture.jsonl:1: the conversation has a \"content\" that is no text"},
+          {"tools.jsonl", "tools.jsonl:1: \"tools\" is no list"},
           {"other.jsonl", "other.jsonl:1: there is no \"messages\""}}) {
     const Outcome outcome = train("r", data);
     EXPECT_EQ(outcome.exit_code, 2) << data;

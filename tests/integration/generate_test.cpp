@@ -356,6 +356,10 @@ TEST_F(Generate, AChatTemplatePutsTheQuestion) {
       "{\"messages\": [{\"role\": \"system\", \"content\": \"w41\"}, {\"role\": \"user\", \"content\": \"w30 w52\"}]}";
   EXPECT_EQ(
       Json::parse(with({"--jsonl", folder_.write("chat.jsonl", messages)}))["text"].get<std::string>() + "\n", want);
+  const std::string parts =
+      R"({"messages": [{"role": "developer", "content": "w41"}, )"
+      R"({"role": "user", "content": [{"type": "text", "text": "w30 "}, {"type": "text", "text": "w52"}]}]})";
+  EXPECT_EQ(Json::parse(with({"--jsonl", folder_.write("chat.jsonl", parts)}))["text"].get<std::string>() + "\n", want);
   folder_.write("llama/tokenizer_config.json", "{}");
   folder_.write("llama/chat_template.jinja", source);
   EXPECT_EQ(with({"--prompt", "w30 w52", "--chat", "--system", "w41"}), want);

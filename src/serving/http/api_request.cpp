@@ -81,53 +81,6 @@ bool read_inputs(const JsonObject& body, const char* key, const TakeText& text, 
   });
 }
 
-bool has_type_text(const Json& value) {
-  const Json* type = value.find("type");
-  return type && *type == "text";
-}
-
-// A message's text: a string, or a list of text parts.
-std::string content_text(const JsonObject& body, const Json* content) {
-  if (!content || content->is_null()) return "";
-  if (content->is_string()) return content->text();
-  std::string text;
-  if (!content->is_array()) body.fail("messages", "has a \"content\" that is no text");
-  for (const Json& part : *content) {
-    const Json* one = part.find("text");
-    if (!has_type_text(part) || !one || !one->is_string())
-      body.fail("messages", "has a \"content\" that is no text; images and sound are not supported");
-    text += one->text();
-  }
-  return text;
-}
-
-// Parses the arguments of earlier calls, which clients send as JSON text and templates write as JSON.
-void read_calls(Json& message) {
-  Json* calls = message.find("tool_calls");
-  if (!calls || !calls->is_array()) return;
-  for (Json& call : *calls)
-    if (Json* function = call.find("function"))
-      if (Json* arguments = function->find("arguments"); arguments && arguments->is_string())
-        if (Json read = Json::parse_or_null(arguments->text(), JsonLimits::request()); read.is_object())
-          *arguments = std::move(read);
-}
-
-std::string read_messages(const JsonObject& body) {
-  const Json* messages = body.find("messages");
-  if (!messages || !messages->is_array() || messages->empty()) body.fail("messages", "is not a list of messages");
-  Json read = *messages;
-  for (Json& message : read) {
-    if (const Json* role = message.find("role"); !role || !role->is_string())
-      body.fail("messages", "has a message that is not an object with a \"role\" and a \"content\"");
-    const Json* content = message.find("content");
-    if ((!content || content->is_null()) && !message.contains("tool_calls"))
-      body.fail("messages", "has a message of the role " + shown(message["role"]) + " without a \"content\"");
-    message["content"] = content_text(body, content);
-    read_calls(message);
-  }
-  return read.dump();
-}
-
 // Only supports "auto" and "none".
 void read_tool_choice(const JsonObject& body, TextCall& call) {
   TextRequest& request = call.requests[0];
@@ -181,7 +134,7 @@ TextCall read_chat_call(const JsonObject& body) {
   if (alternatives && !log_probabilities) body.fail("top_logprobs", "needs \"logprobs\": true");
   if (log_probabilities) call.alternatives = alternatives.value_or(0);
   call.requests.push_back(request_of(options, "the conversation"));
-  call.requests[0].messages = read_messages(body);
+  read_messages(body, call.requests[0]);
   read_tool_choice(body, call);
   body.check_names(nearest);
   return call;

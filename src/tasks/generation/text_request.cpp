@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/numbers.h"
 #include "config/hints.h"
+#include "data/text/chat/chat_template.h"
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {
@@ -69,15 +70,6 @@ EarlyStopping early_stopping(const std::string& name) {
 
 void warn_of(const std::string& what, const std::string& folder) {
   log_warning("'" + folder + "/generation_config.json': " + what + " is not supported and left out");
-}
-
-void read_messages(const JsonObject& json, TextRequest& request) {
-  const Json& messages = json.at("messages");
-  if (!messages.is_array() || messages.empty()) json.fail("messages", "is not a list of messages");
-  for (const Json& message : messages)
-    if (const Json* role = message.find("role"); !role || !role->is_string())
-      json.fail("a message is an object with a \"role\" and a \"content\"");
-  request.messages = messages.dump();
 }
 
 // OpenAI's {"type": "text"}, {"type": "json_object"} or {"type": "json_schema", "json_schema": {"schema": ...}}.
@@ -229,6 +221,11 @@ void read_text_options(const JsonObject& json, TextGenerationOptions& options) {
   if (!json.has("stop")) return;
   options.stop = json.texts("stop");
   if (std::ranges::count(options.stop, "") > 0) json.fail("stop", "holds an empty text");
+}
+
+void read_messages(const JsonObject& json, TextRequest& request) {
+  const auto fail = [&](const std::string& why) { json.fail("messages", why); };
+  request.messages = template_messages(json.has("messages") ? json.at("messages") : Json(), fail).dump();
 }
 
 void read_tools(const JsonObject& json, TextRequest& request) {

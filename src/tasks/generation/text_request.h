@@ -72,7 +72,8 @@ struct TextRequest {
 TextRequest parse_text_request(std::string_view line, const TextGenerationOptions& defaults, const std::string& where);
 // Reads settings that the command line and the server share. Absent ones stay as they are.
 void read_text_options(const JsonObject& json, TextGenerationOptions& options);
-// Reads OpenAI's "tools".
+// Reads OpenAI's "messages" and "tools".
+void read_messages(const JsonObject& json, TextRequest& request);
 void read_tools(const JsonObject& json, TextRequest& request);
 bool is_token_list(const Json& value);  // ids, at least one
 // One request for each line that is not empty.

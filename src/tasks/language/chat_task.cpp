@@ -41,8 +41,7 @@ Json messages_of(const Json& record, const std::string& where) {
   } else {
     fail_user(where, ": there is no \"messages\", nor \"prompt\" with \"completion\", nor \"conversations\"");
   }
-  check_messages(messages, where);
-  return messages;
+  return read_messages(messages, where);
 }
 
 // Reads JSON lines: {"messages": [{"role", "content"}, ...]}, {"prompt", "completion"} (texts or lists of messages), or
@@ -57,7 +56,9 @@ std::vector<TargetedTokens> read_chats(
   std::vector<TargetedTokens> chats;
   int64_t all = 0, cut = 0, learned = 0, several = 0;
   for (Json record; reader.next(record); ++all) {
-    const std::vector<LearnedText> texts = render_chat(chat, messages_of(record, reader.where()), reader.where());
+    const std::string where = reader.where();
+    const std::vector<LearnedText> texts =
+        render_chat(chat, messages_of(record, where), read_tools(record, where), where);
     several += texts.size() > 1;
     bool is_cut = false, learns = false;
     for (const LearnedText& text : texts) {

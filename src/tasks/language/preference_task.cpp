@@ -148,7 +148,8 @@ class PairReader {
     if (!chosen || !rejected)
       fail_user(where, ": there is no \"", chosen ? "rejected" : "chosen",
           "\"; each line has a \"prompt\", a \"chosen\" and a \"rejected\" answer");
-    if (chosen->is_array() && rejected->is_array()) return of_messages(prompt, *chosen, *rejected, where);
+    if (chosen->is_array() && rejected->is_array())
+      return of_messages(prompt, *chosen, *rejected, read_tools(record, where), where);
     if (!chosen->is_string() || !rejected->is_string() || !prompt || !prompt->is_string())
       fail_user(where, ": \"prompt\", \"chosen\" and \"rejected\" are all texts, or lists of messages");
     if (chosen->text().empty() && rejected->text().empty()) fail_user(where, ": both answers are empty");
@@ -164,7 +165,8 @@ class PairReader {
     return tokens;
   }
 
-  PreferencePair of_messages(const Json* prompt, const Json& chosen, const Json& rejected, const std::string& where) {
+  PreferencePair of_messages(const Json* prompt, const Json& chosen, const Json& rejected, const std::string& tools,
+      const std::string& where) {
     Json before = Json::array();
     size_t shared = 0;  // messages that both answers begin with
     if (prompt && prompt->is_array()) {
@@ -176,17 +178,18 @@ class PairReader {
         before.push_back({{"role", "user"}, {"content", prompt->text()}});
     }
     if (!chat_) chat_.emplace(tokenizer_, folder_);
-    return {{of_turns(before, chosen, shared, where), of_turns(before, rejected, shared, where)}};
+    return {{of_turns(before, chosen, shared, tools, where), of_turns(before, rejected, shared, tools, where)}};
   }
 
   // The turns in `answer` from `first` on.
-  TargetedTokens of_turns(Json messages, const Json& answer, size_t first, const std::string& where) const {
-    check_messages(messages, where);
+  TargetedTokens of_turns(
+      Json messages, const Json& answer, size_t first, const std::string& tools, const std::string& where) const {
+    messages = read_messages(messages, where);
     std::ptrdiff_t turns = 0;
     for (size_t i = first; i < answer.size(); ++i) messages.push_back(answer[i]);
-    check_messages(messages, where);
-    for (size_t i = first; i < answer.size(); ++i) turns += answer[i]["role"].text() == "assistant";
-    LearnedText text = render_chat(*chat_, messages, where).back();
+    messages = read_messages(messages, where);
+    for (size_t i = first; i < answer.size(); ++i) turns += answer[i]["role"] == "assistant";
+    LearnedText text = render_chat(*chat_, messages, tools, where).back();
     if (std::ssize(text.learned) < turns)
       fail_user(where, ": the chat template writes the first turns of an answer differently once later ones follow");
     text.learned.erase(text.learned.begin(), text.learned.end() - turns);

@@ -1,35 +1,36 @@
 #include "tasks/language/tuned_language_task.h"
 
 namespace linnet {
-void check_messages(const Json& messages, const std::string& where) {
-  if (!messages.is_array()) fail_user(where, ": \"messages\" is no list");
-  if (messages.empty()) fail_user(where, ": the list of messages is empty");
-  for (const Json& each : messages) {
-    if (!each.is_object() || !each.contains("role") || !each["role"].is_string())
-      fail_user(where, ": a message has no \"role\"");
-    const Json* content = each.find("content");
-    if ((!content || content->is_null()) && !each.contains("tool_calls"))
-      fail_user(where, ": a message of the role \"", each["role"].text(), "\" has no \"content\"");
-  }
+Json read_messages(const Json& messages, const std::string& where) {
+  return template_messages(messages, [&](const std::string& why) { fail_user(where, ": the conversation ", why); });
 }
 
-std::vector<LearnedText> render_chat(const ChatTemplate& chat, const Json& messages, const std::string& where) {
+std::string read_tools(const Json& record, const std::string& where) {
+  const Json* tools = record.find("tools");
+  if (!tools || tools->empty()) return "";
+  if (!tools->is_array()) fail_user(where, ": \"tools\" is no list");
+  return tools->dump();
+}
+
+std::vector<LearnedText> render_chat(
+    const ChatTemplate& chat, const Json& messages, const std::string& tools, const std::string& where) {
   std::vector<LearnedText> texts(1);
   Json before = Json::array();
   const auto render = [&](bool prompt) {
     try {
-      return chat.render(before.dump(), prompt);
+      return chat.render(before.dump(), prompt, tools);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kUser) throw;
       fail_user(where, ": ", error.what());
     }
   };
   for (const Json& each : messages) {
-    const bool assistant = each["role"].text() == "assistant";
+    const Json* weight = each.find("weight");
+    const bool learned = each["role"] == "assistant" && !(weight && weight->is_number() && weight->get<double>() == 0);
     std::string prompt;
-    if (assistant) prompt = render(true);
+    if (learned) prompt = render(true);
     before.push_back(each);
-    if (!assistant) continue;
+    if (!learned) continue;
     std::string text = render(false);
     // Training prompts must equal generation prompts.
     if (!text.starts_with(prompt))

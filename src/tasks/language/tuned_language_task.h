@@ -13,8 +13,10 @@
 #include "tasks/session_task.h"
 
 namespace linnet {
-// User error beginning with `where` unless it is a list of messages, each with a role.
-void check_messages(const Json& messages, const std::string& where);
+// template_messages(); user errors begin with `where`.
+Json read_messages(const Json& messages, const std::string& where);
+// A record's "tools" for ChatTemplate::render(), "" if it has none. User error unless they are a list.
+std::string read_tools(const Json& record, const std::string& where);
 
 // A text and which of its bytes are learned, in order.
 struct LearnedText {
@@ -24,8 +26,10 @@ struct LearnedText {
 
 // Renders a conversation; the assistant's turns, including their ends, are learned. A template may render earlier turns
 // differently once later ones follow (Qwen3 drops thoughts): then there are several texts, each as the model sees it
-// when it writes the answers learned from it. User error beginning with `where` for roles that the template refuses.
-std::vector<LearnedText> render_chat(const ChatTemplate& chat, const Json& messages, const std::string& where);
+// when it writes the answers learned from it. A turn of "weight" 0 is not learned. User error beginning with `where`
+// for roles that the template refuses.
+std::vector<LearnedText> render_chat(
+    const ChatTemplate& chat, const Json& messages, const std::string& tools, const std::string& where);
 // `special`: with the tokens that the tokenizer puts around a text.
 TargetedTokens learned_tokens(const LearnedText& text, const PretrainedTokenizer& tokenizer, bool special = false);
 bool learns_anything(const TargetedTokens& tokens);

@@ -1,6 +1,5 @@
 #include "data/text/chat/chat_template.h"
 #include "base/fail.h"
-#include "base/json.h"
 
 namespace linnet {
 namespace {
@@ -36,6 +35,17 @@ jinja::Value value_from_json(const Json& json) {
   for (const auto& [key, item] : json.items()) dict.items.emplace_back(key, value_from_json(item));
   return dict;
 }
+
+// Parses the arguments of earlier calls, which clients send as JSON text and templates write as JSON.
+void read_calls(Json& message) {
+  Json* calls = message.find("tool_calls");
+  if (!calls || !calls->is_array()) return;
+  for (Json& call : *calls)
+    if (Json* function = call.find("function"))
+      if (Json* arguments = function->find("arguments"); arguments && arguments->is_string())
+        if (Json read = Json::parse_or_null(arguments->text(), JsonLimits::request()); read.is_object())
+          *arguments = std::move(read);
+}
 }  // namespace
 
 jinja::Value template_value(const std::string& json) {
@@ -44,14 +54,42 @@ jinja::Value template_value(const std::string& json) {
 
 ChatTemplate::ChatTemplate(const PretrainedTokenizer& tokenizer, const std::string& folder)
     : tokens_(special_tokens(tokenizer)),
-      template_(template_of(tokenizer, folder), "the chat template of '" + folder + "'") {}
+      template_(template_of(tokenizer, folder), "the chat template of '" + folder + "'"),
+      knows_developers_(tokenizer.chat_template().find("developer") != std::string::npos) {}
 
 std::string ChatTemplate::render(const std::string& messages, bool begin_answer, const std::string& tools) const {
   jinja::Dict variables = tokens_;
-  variables.set("messages", template_value(messages));
+  Json read = Json::parse(messages, JsonLimits::request());
+  for (Json& message : read)
+    if (Json* role = message.find("role"); role && *role == "developer" && !knows_developers_) *role = "system";
+  variables.set("messages", value_from_json(read));
   variables.set("tools", tools.empty() ? jinja::Value(jinja::None{}) : template_value(tools));
   variables.set("documents", jinja::None{});
   variables.set("add_generation_prompt", begin_answer);
   return template_.render(variables);
+}
+
+Json template_messages(const Json& messages, const std::function<void(const std::string&)>& fail) {
+  if (!messages.is_array() || messages.empty()) fail("is not a list of messages");
+  Json read = messages;
+  for (Json& message : read) {
+    const Json *role = message.find("role"), *content = message.find("content");
+    if (!role || !role->is_string()) fail("has a message that is not an object with a \"role\" and a \"content\"");
+    const bool is_empty = !content || content->is_null();
+    if (is_empty && !message.contains("tool_calls"))
+      fail("has a message of the role " + shown(*role) + " without a \"content\"");
+    std::string text = content && content->is_string() ? content->text() : "";
+    if (!is_empty && !content->is_string() && !content->is_array()) fail("has a \"content\" that is no text");
+    if (content)
+      for (const Json& part : *content) {
+        const Json *type = part.find("type"), *one = part.find("text");
+        if (!type || *type != "text" || !one || !one->is_string())
+          fail("has a \"content\" that is no text; images and sound are not supported");
+        text += one->text();
+      }
+    message["content"] = text;
+    read_calls(message);
+  }
+  return read;
 }
 }  // namespace linnet
