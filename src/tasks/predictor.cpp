@@ -44,8 +44,13 @@ class PredictorOfTexts : public Predictor {
       record.text = text.substr(0, tab);
       if (tab != text.npos) record.pair = text.substr(tab + 1);
     }
+    const int64_t longest = session_->lengths.back();
     const TextExamples examples = task_.encode(records, *opened_.tokenizer, opened_.outputs,
-        opened_.model.as<TextClassifier>(), opened_.config, session_->lengths.back(), TextUse::kAsk);
+        opened_.model.as<TextClassifier>(), opened_.config, longest, TextUse::kAsk);
+    const auto is_full = [&](const std::vector<int32_t>& tokens) { return std::ssize(tokens) >= longest; };
+    if (examples.records.empty() && std::ranges::any_of(examples.tokens, is_full) && !std::exchange(told_of_cut_, true))
+      log_warning("a text fills the " + std::to_string(longest) +
+                  " tokens that the model reads; what follows them is not read (this is told once)");
     return task_.answers(records, examples, session_->logits(examples), opened_.outputs, opened_.config, top);
   }
   std::vector<std::string> heading(int64_t top) const override { return task_.heading(top); }
@@ -54,6 +59,7 @@ class PredictorOfTexts : public Predictor {
   OpenedTextClassifier opened_;
   const TextTask& task_;
   std::unique_ptr<TextSession> session_;
+  bool told_of_cut_ = false;
 };
 
 class PredictorOfImages : public Predictor {

@@ -129,6 +129,13 @@ TEST_F(Classification, TextsThatAreCutAreCounted) {
       train_classifier("cut", {"data.train_tsv=long.tsv", "data.valid_tsv=long.tsv", "context=8", "max_steps=1"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
   EXPECT_NE(outcome.error.find("texts are longer than 8 tokens and are cut there"), std::string::npos) << outcome.error;
+  std::string lines = "red\n";
+  const auto told = [&] { return run({"predict", folder_ / "cut"}, {.input = lines, .log = "warning"}).error; };
+  EXPECT_EQ(told(), "");
+  for (int i = 0; i < 40; ++i) lines += "red red red red red red red red red\n";
+  EXPECT_EQ(told(),
+      "linnet: warning: a text fills the 8 tokens that the model reads; what follows them is not read (this is told "
+      "once)\n");
 }
 
 TEST_F(Classification, RareClassesAreLearnedWhereTheyCountMore) {
