@@ -120,18 +120,15 @@ std::vector<size_t> largest(std::span<const float> values, size_t top) {
 Json model_json(const ModelDescription& model) {
   Json json = {{"id", model.name}, {"object", "model"}, {"created", model.created}, {"owned_by", "linnet"},
       {"kind", model.kind}};
-  if (model.room > 0) json["max_tokens"] = model.room;
-  if (model.room > 0) json["chat"] = model.chat;
+  if (model.room > 0) json["max_tokens"] = model.room, json["chat"] = model.chat;
   if (!model.classes.empty()) json["classes"] = model.classes;
   return json;
 }
 
 constexpr std::string_view kOpen = "<tool_call>", kClose = "</tool_call>", kSpace = " \t\r\n";
 
-std::string_view without_blanks(std::string_view text) { return trimmed(text, kSpace); }
-
 bool add_call(std::string_view text, std::span<const std::string> functions, std::vector<ToolCall>& calls) {
-  const Json json = Json::parse_or_null(without_blanks(text), JsonLimits::request());
+  const Json json = Json::parse_or_null(trimmed(text, kSpace), JsonLimits::request());
   const Json* name = json.find("name");
   if (!name || !name->is_string() || std::ranges::find(functions, name->text()) == functions.end()) return false;
   const Json* arguments = json.find("arguments");
@@ -277,7 +274,7 @@ std::string format_models(const std::vector<ModelDescription>& models) {
 
 TextWithCalls find_tool_calls(const std::string& text, std::span<const std::string> functions) {
   TextWithCalls found;
-  if (without_blanks(text).starts_with('{') && add_bare_calls(without_blanks(text), functions, found.calls))
+  if (trimmed(text, kSpace).starts_with('{') && add_bare_calls(trimmed(text, kSpace), functions, found.calls))
     return found;
   found.calls.clear();
   const size_t first = text.find(kOpen);

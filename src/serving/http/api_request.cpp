@@ -161,9 +161,6 @@ InputCall read_embedding_call(const JsonObject& body) {
 bool is_pair(const Json& value) {
   return value.is_array() && value.size() == 2 && value[0].is_string() && value[1].is_string();
 }
-bool has_pairs(const Json& inputs) {
-  return inputs.is_array() && std::any_of(inputs.begin(), inputs.end(), [](const Json& item) { return is_pair(item); });
-}
 void read_pairs(const JsonObject& body, InputCall& call) {
   const Json& inputs = body.at("inputs");
   check_count(body, "inputs", inputs);
@@ -217,7 +214,8 @@ InputCall read_inputs_call(const JsonObject& body, std::string_view path) {
   call.model = body.text("model", "");
   const auto no_tokens = [&](std::vector<int32_t>) { body.fail("inputs", "is neither a text nor a list of texts"); };
   if (path == "/predict") read_questions(body, call);
-  else if (path == "/classify" && body.has("inputs") && has_pairs(body.at("inputs"))) read_pairs(body, call);
+  else if (path == "/classify" && body.has("inputs") && std::ranges::any_of(body.at("inputs"), is_pair))
+    read_pairs(body, call);
   else
     call.is_list = read_inputs(
         body, "inputs", [&](std::string text) { call.texts.push_back(std::move(text)); }, no_tokens);

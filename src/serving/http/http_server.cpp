@@ -110,7 +110,7 @@ HttpServer::HttpServer(HttpHandler& handler, const std::string& host, int port, 
   error_code error;
   tcp::resolver resolver(state_->io);
   const auto found = resolver.resolve(host, std::to_string(port), tcp::resolver::passive, error);
-  if (error || found.empty()) fail_user("--host ", host, ": there is no such address");
+  if (error || found.empty() || host.empty()) fail_user("--host ", host, ": there is no such address");
   const tcp::endpoint endpoint = found.begin()->endpoint();
   const auto check = [&] {
     if (error) fail_user("cannot listen on ", host, ", port ", port, ": ", error.message());

@@ -9,6 +9,7 @@
 #include <deque>
 #include <mutex>
 #include <thread>
+#include "base/error.h"
 #include "serving/http/http.h"
 
 namespace linnet {
@@ -222,6 +223,17 @@ TEST(HttpServer, OldClientsAreNotToldToContinue) {
   EXPECT_EQ(client.read("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
   client.send("abc");
   EXPECT_EQ(status_of(client.read("abc\n")), "HTTP/1.1 200");
+}
+
+TEST(HttpServer, OldClientsAreToldThatTheirConnectionStaysOpen) {
+  Served served;
+  const Client client(served.port, "GET /echo HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+  EXPECT_NE(client.read("\r\n\r\n").find("\r\nConnection: keep-alive\r\n"), std::string::npos);
+}
+
+TEST(HttpServer, ListensOnlyWhereItIsTold) {
+  Served served;
+  EXPECT_THROW(HttpServer(served.handler, "", 0, {}), Error);  // not on all addresses
 }
 
 TEST(HttpServer, OneConnectionTooManyClosesTheOneThatIsIdleForLongest) {

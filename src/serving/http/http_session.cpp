@@ -312,6 +312,7 @@ std::string HttpSession::head_of(const HttpResponse& response, bool stream) cons
   if (stream && chunked_) head += "Transfer-Encoding: chunked\r\n";
   if (!stream) head += "Content-Length: " + std::to_string(response.body.size()) + "\r\n";
   if (!keep_alive_) head += "Connection: close\r\n";
+  else if (!chunked_) head += "Connection: keep-alive\r\n";  // HTTP/1.0 would close
   return head + "\r\n";
 }
 

@@ -19,7 +19,7 @@ TEST(ApiKeys, TakeABearerOfAnyKeyOfTheFile) {
     ::chmod(path.c_str(), 0600);
     return ApiKeys::load(path);
   };
-  const ApiKeys keys = keys_of("# a comment\r\n\r\nfirst key \r\nsecond");
+  const ApiKeys keys = keys_of("\xEF\xBB\xBF# a comment\r\n\r\nfirst key \r\nsecond");
   for (const char* value : {"Bearer first key", "bearer second", "BEARER   second"})
     EXPECT_TRUE(keys.accept(value)) << value;
   for (const char* value :

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <ctime>
@@ -11,6 +12,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "data/text/unicode/utf8.h"
 
 namespace linnet {
 namespace {
@@ -24,28 +26,31 @@ std::string host_name(std::string_view host) {
   return lower_ascii(host.substr(0, end));
 }
 
-// Parses "NAME=FOLDER" or "FOLDER".
+// Parses "NAME=FOLDER" or "FOLDER". What exists is a folder: both may have "=" and "/".
 std::pair<std::string, std::string> split_model(const std::string& description) {
-  if (const size_t at = description.find('='); at != std::string::npos && description.find('/') > at)
+  if (const size_t at = description.find('='); at != 0 && at != std::string::npos && !file_exists(description))
     return {description.substr(0, at), description.substr(at + 1)};
-  std::filesystem::path path(description);
-  if (!path.has_filename()) path = path.parent_path();  // "runs/gpt/"
-  std::string name = path.filename().string();
-  if (name.empty() || name == "." || name == "..")
-    name = std::filesystem::absolute(path).lexically_normal().filename().string();
+  // The last part, also of "runs/gpt/" and "..".
+  const std::filesystem::path whole = std::filesystem::absolute(description + "/.").lexically_normal();
+  std::string name = whole.parent_path().filename().string();
   if (constexpr std::string_view kEnding = ".linnet"; name.size() > kEnding.size() && name.ends_with(kEnding))
     name.resize(name.size() - kEnding.size());
   return {name, description};
 }
 
-std::string escaped(const std::string& value) {
-  std::string out;
-  for (const char c : value) {
-    if (c == '\\' || c == '"') out += '\\';
-    if (c == '\n') out += "\\n";
-    else out += c;
+// A part of a URL without its escapes: "a%2Fb" is "a/b".
+std::string unescaped(std::string part) {
+  for (size_t at = 0; (at = part.find('%', at)) != std::string::npos && part.size() - at > 2; ++at) {
+    unsigned byte = 0;
+    if (const char* digits = &part[at + 1]; std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2)
+      part.replace(at, 3, 1, static_cast<char>(byte));
   }
-  return out;
+  return part;
+}
+
+std::string escaped(std::string value) {
+  for (const auto& [from, to] : {std::pair{"\\", "\\\\"}, {"\"", "\\\""}, {"\n", "\\n"}}) replace_all(value, from, to);
+  return value;
 }
 
 std::string number(double value) {
@@ -220,7 +225,8 @@ std::span<const Service::Route> Service::routes() {
           ModelKind::kEmbedder},
       {kModelPrefix.data(), "GET", true,
           [](S& s, R& r, const E& to, const Client&) {
-            to->respond({.body = format_model(describe(*s.find(r.path.substr(kModelPrefix.size()), {}))) + "\n"});
+            to->respond(
+                {.body = format_model(describe(*s.find(unescaped(r.path.substr(kModelPrefix.size())), {}))) + "\n"});
           }},
   };
   return kRoutes;
@@ -234,18 +240,17 @@ const Service::Route* Service::find_route(std::string_view path) {
 
 std::optional<HttpResponse> Service::refuse(const HttpRequest& head) {
   const Route* route = find_route(head.path);
-  const auto refused = [](const ApiError& error) { return error_response(error); };
-  if (const auto why = foreign(head)) return refused(*why);
-  if (!route) return refused(ApiError(404, "there is no " + head.path.substr(0, 200), "", "unknown_url"));
+  if (const auto why = foreign(head)) return error_response(*why);
+  if (!route) return error_response(ApiError(404, "there is no " + head.path.substr(0, 200), "", "unknown_url"));
   const bool head_only = head.method == "HEAD" && std::string_view(route->method) == "GET";
   if (head.method != route->method && !head_only) {
-    HttpResponse response = refused(ApiError(405, std::string(route->path) + " takes " + route->method));
+    HttpResponse response = error_response(ApiError(405, std::string(route->path) + " takes " + route->method));
     response.headers.emplace_back("Allow", route->method);
     return response;
   }
   const std::lock_guard lock(mutex_);
   if (route->needs_key && keys_.needed() && !keys_.accept(head.header("authorization")))
-    return refused(ApiError(401,
+    return error_response(ApiError(401,
         head.header("authorization").empty() ? "a key is needed: Authorization: Bearer KEY"
                                              : "this is not the right key",
         "", "invalid_api_key"));
@@ -287,12 +292,8 @@ void Service::handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange
 
 void Service::answer(HttpRequest& request, const Exchange& exchange) {
   try {
-    if (options_.log_text && !request.body.empty()) {
-      std::string text = request.body.substr(0, kMostLoggedText);
-      std::ranges::replace_if(
-          text, [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
-      log_info("request " + exchange->id() + " says " + text);
-    }
+    if (options_.log_text && !request.body.empty())
+      log_info("request " + exchange->id() + " says " + one_line(request.body.substr(0, kMostLoggedText)));
     if (const Route* route = find_route(request.path)) route->answer(*this, request, exchange, client_of(request));
   } catch (const ApiError& error) {
     exchange->respond(error_response(error));
@@ -386,7 +387,7 @@ std::string Service::metrics_text() const {
 ApiKeys ApiKeys::load(const std::string& path) {
   ApiKeys keys;
   const std::string text = read_input(path);
-  for (const std::string_view line : split(text, '\n'))
+  for (const std::string_view line : split(without_mark(text), '\n'))
     if (const size_t end = line.find_last_not_of(" \t\r") + 1; end > 0 && line[0] != '#')
       keys.keys_.emplace_back(line.substr(0, end));
   if (keys.keys_.empty()) fail_user("'", path, "' holds no key");
