@@ -96,7 +96,7 @@ std::optional<double> JsonObject::number(const char* key, bool (*fits)(double), 
 
 void JsonObject::check_names(std::string (*nearest)(std::string_view, std::span<const std::string>)) const {
   for (const auto& [key, value] : value_->items()) {
-    if (std::ranges::count(known_, key) > 0) continue;
+    if (value.is_null() || std::ranges::count(known_, key) > 0) continue;
     const std::string near = nearest(key, known_);
     throw JsonError(one_line((where_.empty() ? "" : where_ + " ") + "there is no setting \"" + key + "\"" +
                              (near.empty() ? "" : " (did you mean \"" + near + "\"?)")),

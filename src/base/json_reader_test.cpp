@@ -67,6 +67,8 @@ TEST(JsonObject, RefusesNamesThatNobodyAskedFor) {
   EXPECT_EQ(problem_of([&] { object.check_names(first); }).key, "b");
   object.find("b");
   EXPECT_EQ(problem_of([&] { object.check_names(first); }).what, "");
+  const Json empty = Json::parse(R"({"z":null})", JsonLimits::settings());  // as if it were absent
+  EXPECT_EQ(problem_of([&] { JsonObject(empty, "").check_names(first); }).what, "");
 }
 }  // namespace
 }  // namespace linnet
