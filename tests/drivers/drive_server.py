@@ -368,7 +368,10 @@ def formats(models):
         "name": {"type": "string"}, "more": {"type": "array", "items": {"anyOf": [{"type": "number"}, {"const": [1, {}]}]}}}}
     form = {"type": "json_schema", "json_schema": {"name": "bird", "schema": schema}}
     close = {str(ord(c)): 8 for c in '"]}'}  # so that strings and lists end
-    with Server(models["bytes"], "--context", "512", "--slots", "4") as server:
+    with Server("birds/bytes 1=" + models["bytes"], "--context", "512", "--slots", "4") as server:
+        for path in ("birds/bytes%201", "birds%2fbytes%201"):
+            equal(json.loads(server.ask("GET", "/v1/models/" + path)[2])["id"], "birds/bytes 1")
+        equal(server.ask("GET", "/v1/models/birds/bytes%2")[0], 404)
         body = {"messages": [{"role": "user", "content": "a bird, please"}], "temperature": 1.5, "max_tokens": 400,
                 "logit_bias": close}
         names = set()
@@ -399,6 +402,11 @@ def formats(models):
         equal(server.post("/v1/chat/completions", only)["choices"][0]["message"]["content"], "A" * 8)
         turns = server.post("/v1/chat/completions", {**only, "frequency_penalty": 2})["choices"][0]["message"]["content"]
         check(set(turns) == {"A", "B"} and turns != "A" * 8, turns)
+
+        # A special token has no text, and ends one all the same.
+        ends = {"prompt": "a", "max_tokens": 4, "logit_bias": {"256": 100}, "ignore_end": True, "audio": None}
+        equal(server.post("/v1/completions", ends)["choices"][0]["finish_reason"], "length")
+        equal(server.post("/v1/completions", {**ends, "stop": ["b", "<|end|>"]})["choices"][0]["finish_reason"], "stop")
 
         tool = {"type": "function", "function": {"name": "forecast", "parameters": {"type": "object"}}}
         plain = server.post("/v1/chat/completions", only)["usage"]["prompt_tokens"]

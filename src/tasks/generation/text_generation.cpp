@@ -111,6 +111,11 @@ class TextGeneration : public TextModel {
     TextJob job{.prompt = encode_prompt(request)};
     job.choice = choose_generation(
         request.options, {opened_.folder, author_, opened_.ends(), static_cast<int64_t>(job.prompt.size()), warn});
+    // Special tokens have no text in which a stop text could be found.
+    if (const PretrainedTokenizer* tokenizer = opened_.coder->pretrained())
+      for (const std::string& stop : request.options.stop)
+        if (const TokenId id = tokenizer->id_of(stop); id != kNoToken && tokenizer->is_special(id))
+          job.choice.ends.push_back(id);
     // An answer is a text of its own; a continuation is decoded with its prompt.
     const std::vector<int32_t> context = request.messages.empty() ? job.prompt : std::vector<int32_t>();
     job.flow = [this, context] { return opened_.coder->flow(context); };
