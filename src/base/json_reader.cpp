@@ -98,8 +98,9 @@ void JsonObject::check_names(std::string (*nearest)(std::string_view, std::span<
   for (const auto& [key, value] : value_->items()) {
     if (value.is_null() || std::ranges::count(known_, key) > 0) continue;
     const std::string near = nearest(key, known_);
-    throw JsonError(one_line((where_.empty() ? "" : where_ + " ") + "there is no setting \"" + key + "\"" +
-                             (near.empty() ? "" : " (did you mean \"" + near + "\"?)")),
+    throw JsonError(
+        one_line((where_.empty() ? "" : where_ + (where_.ends_with(':') ? " " : ": ")) + "there is no setting \"" +
+                 key + "\"" + (near.empty() ? "" : " (did you mean \"" + near + "\"?)")),
         key);
   }
 }

@@ -65,6 +65,13 @@ TEST(JsonObject, RefusesNamesThatNobodyAskedFor) {
   object.ignore({"c"});
   EXPECT_EQ(problem_of([&] { object.check_names(first); }).what, R"(there is no setting "b" (did you mean "a"?))");
   EXPECT_EQ(problem_of([&] { object.check_names(first); }).key, "b");
+  const auto told = [&](const std::string& where) {
+    const JsonObject other(json, where);
+    other.ignore({"a", "c"});
+    return problem_of([&] { other.check_names(first); }).what;
+  };
+  EXPECT_EQ(told("line 1:"), R"(line 1: there is no setting "b" (did you mean "a"?))");
+  EXPECT_EQ(told("parameters"), R"(parameters: there is no setting "b" (did you mean "a"?))");
   object.find("b");
   EXPECT_EQ(problem_of([&] { object.check_names(first); }).what, "");
   const Json empty = Json::parse(R"({"z":null})", JsonLimits::settings());  // as if it were absent

@@ -287,7 +287,7 @@ int run_opened(const RunArguments& arguments) {
     fail_user("--resume goes on with a file of --jsonl: give -o FILE and --jsonl");
   force_isa(arguments.isa);
   if (!arguments.out.empty() && file_exists(arguments.out) && !arguments.resume)
-    fail_user("'", arguments.out, "' exists; --resume goes on with it");
+    fail_user("'", arguments.out, "' exists; ", arguments.json ? "--resume goes on with it" : "-o FILE names another");
   if (takes_images(arguments.model)) return run_images(arguments);
   LoadedModelOptions resident{arguments};
   resident.text = {arguments.slots, arguments.beams.value_or(0), arguments.context};

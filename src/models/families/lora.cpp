@@ -333,7 +333,7 @@ int64_t find_adapter(const std::vector<AdapterFolder>& adapters, const std::stri
   if (const auto found = std::ranges::find(adapters, name, &AdapterFolder::name); found != adapters.end())
     return found - adapters.begin();
   if (name.empty()) return -1;
-  if (!are_chosen(adapters)) fail_user(where, ": no adapters were given to choose from (--adapter NAME=FOLDER)");
+  if (!are_chosen(adapters)) fail_user(where, ": no adapters were given by a name (--adapter NAME=FOLDER)");
   fail_user(where, ": there are no adapters \"", name, "\"; there are ", joined(adapters, ", ", &AdapterFolder::name),
       ", and none");
 }

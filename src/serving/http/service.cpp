@@ -26,7 +26,7 @@ std::string host_name(std::string_view host) {
   return lower_ascii(host.substr(0, end));
 }
 
-// Parses "NAME=FOLDER" or "FOLDER". What exists is a folder: both may have "=" and "/".
+// Parses "NAME=FOLDER" or "FOLDER"; a name may have "/", and a folder that exists "=".
 std::pair<std::string, std::string> split_model(const std::string& description) {
   if (const size_t at = description.find('='); at != 0 && at != std::string::npos && !file_exists(description))
     return {description.substr(0, at), description.substr(at + 1)};
@@ -137,7 +137,7 @@ void Service::reload_all() {
       action();
       log_info("loaded " + what + " again");
     } catch (const std::exception& error) {
-      log_warning(what + " could not be loaded again, and stays as it was: " + error.what());
+      log_warning(what + " could not be loaded again; what was loaded stays as it was: " + error.what());
     }
   };
   if (!options_.api_key_file.empty())

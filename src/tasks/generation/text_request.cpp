@@ -239,7 +239,7 @@ void read_tools(const JsonObject& json, TextRequest& request) {
 TextRequest parse_text_request(std::string_view line, const TextGenerationOptions& defaults, const std::string& where) {
   TextRequest request;
   request.options = defaults, request.where = where;
-  const Json json = Json::parse(line, where + ":", JsonLimits::request().with_unique_keys());
+  const Json json = Json::parse(line, where, JsonLimits::request().with_unique_keys());
   if (!json.is_object()) fail_user(where, ": not a JSON object");
   read_request(JsonObject(json, where + ":"), request);
   return request;
