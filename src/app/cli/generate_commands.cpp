@@ -180,7 +180,7 @@ class Chat {
 
   std::string write(const TextJob& job) {
     Engine& engine = model_->engine();
-    WrittenRow row(job.flow(), job.stops);
+    WrittenRow row(job);
     GenerateRequest request = model_->engine_request(job, answers_++);
     interrupted = false;
     request.listener = [&row](const GeneratedToken& heard) {
@@ -190,9 +190,7 @@ class Chat {
     engine.submit(std::move(request));
     while (engine.busy()) engine.step(model_->pool());
     const FinishedRequest finished = std::move(engine.take_finished().at(0));
-    if (job.choice.beams > 1)  // a search only knows its text at the end
-      for (const int32_t token : finished.result.tokens) show(row.push(token));
-    show(row.finish() + "\n");
+    show(row.finish(finished.result) + "\n");
     if (finished.reason == EndReason::kCacheFull)
       std::fprintf(stderr, "the conversation has no room for more; /reset begins a new one\n");
     return row.text();
