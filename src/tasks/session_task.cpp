@@ -24,11 +24,6 @@ TrainerOptions options_of(const Config& config, bool training, bool verify_plans
   return options;
 }
 
-SharedRegions add_shared_regions(Store& store) {
-  const RegionId arena = store.add_region("arena", MemoryKind::kActivations, 0);
-  return {arena, store.add_region("workspace", MemoryKind::kWorkspace, 0)};
-}
-
 // Refuses a forgotten unit or an extra zero before an hour of planning.
 void check_parameters(const ParameterLayout& layout) {
   const double bytes = 4.0 * static_cast<double>(layout.stored_count() + layout.constant_count()) +
