@@ -15,7 +15,6 @@
 #include "tasks/generation/text_writer.h"
 #include "tasks/images/image_session.h"
 #include "tasks/predictor.h"
-#include "training/run/run_folder.h"
 
 namespace linnet {
 namespace {
@@ -251,12 +250,6 @@ int64_t answered(const std::string& path, AppendFile& file) {
   return count;
 }
 
-bool takes_images(const std::string& model) {
-  if (is_vit_folder(model)) return true;
-  const RunFolder run(model);
-  return file_exists(model) && run.has_config() && task_kind(run.load_config()) == TaskKind::kImages;
-}
-
 // Each input line is an image path; answers are the likeliest class with its probability, labels, or numbers.
 int run_images(const RunArguments& arguments) {
   constexpr size_t kAtOnce = 16;
@@ -286,7 +279,7 @@ int run_opened(const RunArguments& arguments) {
   force_isa(arguments.isa);
   if (!arguments.out.empty() && file_exists(arguments.out) && !arguments.resume)
     fail_user("'", arguments.out, "' exists; --resume goes on with it");
-  if (takes_images(arguments.model)) return run_images(arguments);
+  if (is_vit_folder(arguments.model) || is_image_run(arguments.model)) return run_images(arguments);
   LoadedModelOptions resident{arguments};
   resident.text = {arguments.slots, arguments.beams.value_or(0), arguments.context};
   resident.limits.waiting = kWaiting, resident.check = WeightCheck::kLater;
