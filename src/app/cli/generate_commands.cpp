@@ -293,11 +293,7 @@ int run_opened(const RunArguments& arguments) {
   catch_stop_signals();
   InputLines input;
   const bool terminal = isatty(STDIN_FILENO);
-  const auto next = [&]() -> std::optional<std::string> {
-    std::string line;
-    if (!input.next_text(line)) return {};
-    return line;
-  };
+  const auto next = [&](std::string& line) { return input.next_text(line); };
   const auto take = [&](const std::string& answer) {
     if (file) return file->write_line(answer);
     print_text(answer + "\n");

@@ -244,13 +244,11 @@ class Batch {
   BatchCounts run(const NextLine& next, const std::function<bool()>& stopped) {
     int64_t line_number = 0;
     try {
-      while (!stopped()) {
-        const std::optional<std::string> line = next();
-        if (!line) break;
+      for (std::string line; !stopped() && next(line);) {
         ++line_number;
-        if (options_.json && is_blank(*line)) continue;
+        if (options_.json && is_blank(line)) continue;
         if (requests_++ < options_.skip) continue;
-        begin_or_refuse(*line, options_.name + ", line " + std::to_string(line_number));
+        begin_or_refuse(line, options_.name + ", line " + std::to_string(line_number));
         give(most_);
       }
     } catch (const Error&) {
