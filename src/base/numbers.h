@@ -10,6 +10,7 @@
 #include <string_view>
 #include <system_error>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace linnet {
@@ -47,6 +48,14 @@ template <class T> std::string shortest(T value) {
   std::string text;
   append_shortest(text, value);
   return text;
+}
+
+template <class List> void append_shortest(std::string& text, const List& numbers, char between) {
+  bool first = true;
+  for (const auto number : numbers) {
+    if (!std::exchange(first, false)) text += between;
+    append_shortest(text, number);
+  }
 }
 
 // "[1, 2.5]"

@@ -94,34 +94,33 @@ class CausalSlots : public SlotModel {
       fail_user("several tokens in a step need the CPU, the cache, and no beams");
     if (!by_chunks && options_.prefix_bytes > 0) fail_user("a prefix cache needs the CPU and the cache");
     const bool later = options_.plan_on_demand && by_chunks && !options_.cache_in_arena;
-    std::vector<Graph> prefills;
+    const auto step = [&](int64_t rows, bool rows_alone, Logits wanted, bool is_largest) {
+      return Step{.graph = [=, this] { return step_graph(rows, rows_alone, wanted); },
+          .rows = rows,
+          .later = later && !is_largest};
+    };
+    std::vector<Step> prefills, decodes;
     if (by_chunks) {
       chunk_lengths_ = chunk_lengths(options_);
-      if (!later)
-        for (const int64_t length : chunk_lengths_) prefills.push_back(step_graph(length, true, Logits::kLast));
-      prefills.push_back(step_graph(chunk_lengths_.back(), true, later ? Logits::kLast : Logits::kNone));
+      const int64_t longest = chunk_lengths_.back();
+      for (const int64_t length : chunk_lengths_)
+        prefills.push_back(step(length, true, Logits::kLast, length == longest));
+      prefills.push_back(step(longest, true, Logits::kNone, false));
     } else {
-      for (const int64_t length : options_.prompt_lengths) prefills.push_back(prefill_graph(length));
+      for (const int64_t length : options_.prompt_lengths)
+        prefills.push_back({.graph = [this, length] { return prefill_graph(length); }});
     }
-    std::vector<int64_t> decodes;
+    const int64_t most = by_rows ? slots() * options_.tokens_per_step : slots();
     if (options_.cache)
-      decodes = by_rows ? doubling_sizes(1, slots() * options_.tokens_per_step) : std::vector{slots()};
-    const auto decode_graph = [this, by_rows](int64_t rows) { return step_graph(rows, by_rows, Logits::kAll); };
-    prefills_ = make_plans(std::move(prefills), decodes, decode_graph, later);
-    if (later) {  // only the longest chunk with logits
-      prefills_.resize(chunk_lengths_.size() + 1);
-      std::swap(prefills_.front(), prefills_[chunk_lengths_.size() - 1]);
-    }
+      for (const int64_t rows : doubling_sizes(by_rows ? 1 : most, most))
+        decodes.push_back(step(rows, by_rows, Logits::kAll, rows == most));
+    make_plans(std::move(prefills), std::move(decodes));
     declare_prefixes();
   }
 
   void bind() override {
     SlotModel::bind();
-    const auto at = [&](const char* name) { return store_.has(name) ? store_.as<int32_t>(name) : nullptr; };
-    prompt_ = at(kPrompts), last_ = at(kLast), slot_ = at(kSlots);
-    run_prefills_.resize(prefills_.size());
-    for (size_t i = 0; i < prefills_.size(); ++i)
-      if (prefills_[i]) run_prefills_[i].emplace(*prefills_[i], store_, shared_);
+    prompt_ = input(kPrompts), last_ = input(kLast), slot_ = input(kSlots);
     for (Layer& layer : layers_) layer.cache = store_.as<float>(layer.name);
     if (prefixes_) prefix_memory_ = store_.location(prefix_region_);
   }
@@ -187,14 +186,8 @@ class CausalSlots : public SlotModel {
   // number of rows, so the bits are the same.
   size_t planned_chunk(size_t chunk) {
     const size_t longest = chunk_lengths_.size() - 1;
-    for (;; chunk = chunk > longest ? longest : chunk + 1) {
-      if (run_prefills_[chunk]) return chunk;
-      const Logits wanted = chunk <= longest ? Logits::kLast : Logits::kNone;
-      prefills_[chunk] = plan_later(step_graph(chunk_lengths_[std::min(chunk, longest)], true, wanted));
-      if (!prefills_[chunk]) continue;
-      run_prefills_[chunk].emplace(*prefills_[chunk], store_, shared_);
-      return chunk;
-    }
+    while (!is_ready(prefills_[chunk])) chunk = chunk > longest ? longest : chunk + 1;
+    return chunk;
   }
 
   bool in_chunks() const { return !chunk_lengths_.empty(); }
@@ -225,8 +218,8 @@ class CausalSlots : public SlotModel {
     *last_ = static_cast<int32_t>(size) - 1;
     if (slot_) *slot_ = static_cast<int32_t>(prompt.slot);
     choose_adapter(0, prompt.slot);
-    run_prefills_[bucket]->run(pool);
-    return *run_prefills_[bucket];
+    prefills_[bucket].run->run(pool);
+    return *prefills_[bucket].run;
   }
 
   const Executor& compute_in_chunks(const Prompt& prompt, ThreadPool& pool) {
@@ -240,10 +233,10 @@ class CausalSlots : public SlotModel {
       clear_rows(count, chunk_lengths_[std::min(bucket, chunk_lengths_.size() - 1)]);
       *last_ = static_cast<int32_t>(count) - 1;
       done += count;
-      run_prefills_[bucket]->run(pool);
+      prefills_[bucket].run->run(pool);
       if (!is_last) continue;
       keep(prompt);
-      return *run_prefills_[bucket];
+      return *prefills_[bucket].run;
     }
   }
 
@@ -286,10 +279,8 @@ class CausalSlots : public SlotModel {
   CausalModel& model_;
   const ParameterLayout& layout_;
   CausalOptions options_;
-  // By prompt length, or chunk length; null until planned.
-  std::vector<std::unique_ptr<Plan>> prefills_;
-  std::vector<std::optional<Executor>> run_prefills_;
-  std::vector<int64_t> chunk_lengths_;  // ascending; the last plan of prefills_ is a chunk of the last without logits
+  // Of prefills_, ascending; the last one there is a chunk of the last without logits. Empty: prompts are whole.
+  std::vector<int64_t> chunk_lengths_;
   int32_t *prompt_ = nullptr, *last_ = nullptr, *slot_ = nullptr;  // inputs of the prefill plans
 
   struct Layer {

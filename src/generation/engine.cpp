@@ -435,8 +435,8 @@ std::vector<Continuation> CausalGenerator::generate(std::span<const std::vector<
   return results;
 }
 
-std::vector<std::vector<Hypothesis>> SourceGenerator::generate(std::span<const std::vector<int32_t>> sources,
-    int64_t n_best, ThreadPool& pool, const std::function<void(int64_t done)>& progress) {
+std::vector<std::vector<Hypothesis>> SourceGenerator::generate(
+    std::span<const std::vector<int32_t>> sources, int64_t n_best, ThreadPool& pool) {
   const int64_t beams = engine_.beams();
   if (n_best < 1 || n_best > beams) fail_user("asked for the ", n_best, " best translations of ", beams, " beams");
   // Long sources first, as they take the most steps. Neighbors have similar lengths and are encoded together.
@@ -451,13 +451,10 @@ std::vector<std::vector<Hypothesis>> SourceGenerator::generate(std::span<const s
     request.settings.max_tokens = std::max<int64_t>(1, static_cast<int64_t>(most));
     submitted.index_of[engine_.submit(std::move(request))] = i;
   }
+  while (engine_.busy()) engine_.step(pool);
   std::vector<std::vector<Hypothesis>> results(sources.size());
-  for (int64_t done = 0; engine_.busy();) {
-    engine_.step(pool);
-    for (FinishedRequest& finished : engine_.take_finished())
-      results[submitted.index_of.at(finished.id)] = std::move(finished.hypotheses), ++done;
-    if (progress) progress(done);
-  }
+  for (FinishedRequest& finished : engine_.take_finished())
+    results[submitted.index_of.at(finished.id)] = std::move(finished.hypotheses);
   return results;
 }
 }  // namespace linnet

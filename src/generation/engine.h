@@ -197,9 +197,9 @@ class SourceGenerator {
   void bind() { engine_.bind(); }  // call after store.allocate()
 
   // The `n_best` <= beams best hypotheses for each source, best first, in source order. Sources include the end token;
-  // user error beyond the longest planned length. `progress` hears the number of finished sources after each step.
-  std::vector<std::vector<Hypothesis>> generate(std::span<const std::vector<int32_t>> sources, int64_t n_best,
-      ThreadPool& pool, const std::function<void(int64_t done)>& progress = {});
+  // user error beyond the longest planned length.
+  std::vector<std::vector<Hypothesis>> generate(
+      std::span<const std::vector<int32_t>> sources, int64_t n_best, ThreadPool& pool);
 
   std::vector<const Plan*> plans() const { return engine_.plans(); }  // for reports
   std::vector<Plan*> packable_plans() { return engine_.packable_plans(); }

@@ -63,67 +63,56 @@ void SlotModel::give_logits(Graph& graph, Tensor logits) const {
   if (options_.log_sum_exp) graph.output("log_sum_exp", log_sum_exp_last(logits));
 }
 
-std::unique_ptr<Plan> SlotModel::plan(Graph graph) {
-  auto made = std::make_unique<Plan>(make_plan(std::move(graph), store_, shared_, planning_));
-  plan_list_.push_back(made.get());
-  return made;
+void SlotModel::plan(Step& step, Graph graph) {
+  step.plan = std::make_unique<Plan>(make_plan(std::move(graph), store_, shared_, planning_));
+  plan_list_.push_back(step.plan.get());
 }
 
-std::vector<std::unique_ptr<Plan>> SlotModel::make_plans(
-    std::vector<Graph> prefills, const std::vector<int64_t>& decode_rows, const MakeGraph& decode_graph, bool later) {
-  std::vector<Graph> decodes;
-  for (const int64_t rows : decode_rows)
-    if (!later || rows == decode_rows.back()) decodes.push_back(decode_graph(rows));
-  std::vector<const Graph*> graphs;
-  for (const auto* some : {&prefills, &decodes})
-    for (const Graph& graph : *some) graphs.push_back(&graph);
+void SlotModel::make_plans(std::vector<Step> prefills, std::vector<Step> decodes) {
+  prefills_ = std::move(prefills), decodes_ = std::move(decodes);
+  std::vector<Step*> steps;
+  for (auto* some : {&prefills_, &decodes_})
+    for (Step& step : *some)
+      if (!step.later) steps.push_back(&step);
+  std::vector<Graph> graphs = mapped(steps, [](Step* step) { return std::exchange(step->graph, nullptr)(); });
   std::optional<Location> cache;
   if (options_.cache_in_arena) {
-    size_t used = 0;
-    for (const Graph* graph : graphs)
-      used = std::max(used, plan_size(*graph, store_.backend(), planning_, /*placed=*/true).arena_bytes);
+    const size_t used = max_of<size_t>(graphs,
+        [&](const Graph& graph) { return plan_size(graph, store_.backend(), planning_, /*placed=*/true).arena_bytes; });
     cache = Location{shared_.arena, (used + 63) / 64 * 64};
   }
-  bind_generation_inputs(store_, graphs, cache);
+  bind_generation_inputs(store_, mapped<const Graph*>(graphs, [](const Graph& graph) { return &graph; }), cache);
   if (options_.adapters > 0) {
-    choice_rows_ = decode_rows.empty() ? 1 : decode_rows.back();
+    choice_rows_ = decodes_.empty() ? 1 : decodes_.back().rows;
     const size_t bytes = sizeof(float) * static_cast<size_t>(choice_rows_ * options_.adapters);
     store_.bind(kAdapterChoice, {store_.add_region("adapters' choice", MemoryKind::kBatch, bytes), 0}, bytes);
   }
-  std::vector<std::unique_ptr<Plan>> plans = mapped(prefills, [&](Graph& graph) { return plan(std::move(graph)); });
-  if (later) decode_graph_ = decode_graph;
-  for (size_t i = 0, made = 0; i < decode_rows.size(); ++i) {
-    const bool waits = later && i + 1 < decode_rows.size();
-    decodes_.push_back({decode_rows[i], waits, waits ? nullptr : plan(std::move(decodes[made++])), {}});
-  }
-  return plans;
+  for (size_t i = 0; i < steps.size(); ++i) plan(*steps[i], std::move(graphs[i]));
+}
+
+int32_t* SlotModel::input(const char* name) const { return store_.has(name) ? store_.as<int32_t>(name) : nullptr; }
+
+void SlotModel::bind(Step& step) const {
+  if (step.plan) step.run = std::make_unique<Executor>(*step.plan, store_, shared_);
 }
 
 void SlotModel::bind() {
-  const auto at = [&](const char* name) { return store_.has(name) ? store_.as<int32_t>(name) : nullptr; };
-  inputs_ = {at(kTokens), at(kPositions), at(kLengths), at(kStarts), at(kParents), at(kCacheRows),
+  inputs_ = {input(kTokens), input(kPositions), input(kLengths), input(kStarts), input(kParents), input(kCacheRows),
       store_.has(kAdapterChoice) ? store_.as<float>(kAdapterChoice) : nullptr};
   if (inputs_->adapters) std::fill_n(inputs_->adapters, choice_rows_ * options_.adapters, 0.0f);
-  for (Decode& decode : decodes_)
-    if (decode.plan) decode.run.emplace(*decode.plan, store_, shared_);
+  for (auto* some : {&prefills_, &decodes_})
+    for (Step& step : *some) bind(step);
 }
 
-std::unique_ptr<Plan> SlotModel::plan_later(Graph graph) {
+bool SlotModel::is_ready(Step& step) {
+  if (!std::exchange(step.later, false)) return step.run != nullptr;
+  Graph graph = std::exchange(step.graph, nullptr)();
   const PlanSize size = plan_size(graph, store_.backend(), planning_, /*placed=*/true);
   const auto room = [&](RegionId region) { return store_.regions()[static_cast<size_t>(region)].bytes; };
-  if (size.arena_bytes > room(shared_.arena) || size.workspace_bytes > room(shared_.workspace)) return nullptr;
-  return plan(std::move(graph));
-}
-
-// A step of fewer rows may need more memory than the largest one, as kernels divide their work in another way; then a
-// larger step computes it, with the same bits.
-SlotModel::Decode& SlotModel::planned(std::vector<Decode>::iterator decode) {
-  for (; !decode->run; ++decode) {
-    if (std::exchange(decode->later, false)) decode->plan = plan_later(decode_graph_(decode->rows));
-    if (decode->plan) decode->run.emplace(*decode->plan, store_, shared_);
-    if (decode->run) break;
-  }
-  return *decode;
+  if (size.arena_bytes > room(shared_.arena) || size.workspace_bytes > room(shared_.workspace)) return false;
+  plan(step, std::move(graph));
+  bind(step);
+  return true;
 }
 
 void SlotModel::set_row(int64_t row, int64_t slot, int32_t token, int64_t length) {
@@ -159,10 +148,13 @@ int64_t SlotModel::feed(int64_t slot, int32_t token, int64_t length, int64_t par
 }
 
 void SlotModel::decode(ThreadPool& pool) {
-  Decode& smallest = planned(std::ranges::find_if(decodes_, [&](const Decode& decode) { return decode.rows >= fed_; }));
-  if (options_.fed_by_rows) clear_rows(fed_, smallest.rows);
-  smallest.run->run(pool);
-  decoded_ = output_of(*smallest.run, smallest.rows);
+  auto smallest = std::ranges::find_if(decodes_, [&](const Step& step) { return step.rows >= fed_; });
+  // A step of fewer rows may need more memory than the largest one, as kernels divide their work in another way; then a
+  // larger step computes it, with the same bits.
+  while (!is_ready(*smallest)) ++smallest;
+  if (options_.fed_by_rows) clear_rows(fed_, smallest->rows);
+  smallest->run->run(pool);
+  decoded_ = output_of(*smallest->run, smallest->rows);
 }
 
 SlotModel::Output SlotModel::output_of(const Executor& run, int64_t rows) const {

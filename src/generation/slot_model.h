@@ -103,14 +103,21 @@ class SlotModel {
   void choose_adapter(int64_t row, int64_t slot);
   int64_t adapter_of(int64_t slot) const { return adapters_[slot]; }
   void give_logits(Graph& graph, Tensor logits) const;
-  using MakeGraph = std::function<Graph(int64_t rows)>;
-  // Binds the inputs of all graphs and plans them. Returns the plans of begin(); those of decode() have ascending
-  // numbers of rows. `later`: all but the last of them are planned when first needed.
-  std::vector<std::unique_ptr<Plan>> make_plans(std::vector<Graph> prefills, const std::vector<int64_t>& decode_rows,
-      const MakeGraph& decode_graph, bool later = false);
-  // Plans a graph after memory was taken, in the memory of make_plans(); null if it needs more.
-  std::unique_ptr<Plan> plan_later(Graph graph);
+  struct Step {
+    std::function<Graph()> graph = nullptr;  // until it is planned
+    int64_t rows = 0;                        // of decode()
+    bool later = false;                      // planned when first needed
+    std::unique_ptr<Plan> plan = nullptr;
+    std::unique_ptr<Executor> run = nullptr;  // after bind()
+  };
+  // The steps of begin() and those of decode(), which have ascending numbers of rows: binds the inputs of all that are
+  // not for later, and plans these.
+  void make_plans(std::vector<Step> prefills, std::vector<Step> decodes);
+  // Whether a step can run. One for later is planned after memory was taken, in the memory of make_plans(), and cannot
+  // run if it needs more.
+  bool is_ready(Step& step);
   bool is_bound() const { return inputs_.has_value(); }
+  int32_t* input(const char* name) const;  // null if no graph has it
   // Inputs of a step: a row with token number `length` of a slot, and empty rows.
   void set_row(int64_t row, int64_t slot, int32_t token, int64_t length);
   void clear_rows(int64_t begin, int64_t end);
@@ -119,6 +126,7 @@ class SlotModel {
   Store& store_;
   const SharedRegions shared_;
   SlotCounts counts_;
+  std::vector<Step> prefills_;
 
  private:
   // Locations of inputs; null if no graph has them.
@@ -126,20 +134,13 @@ class SlotModel {
     int32_t *tokens, *positions, *lengths, *starts, *parents, *cache_rows;
     float* adapters;
   };
-  struct Decode {
-    int64_t rows;
-    bool later;                  // not planned yet
-    std::unique_ptr<Plan> plan;  // null: not planned yet, or too large
-    std::optional<Executor> run;
-  };
-  std::unique_ptr<Plan> plan(Graph graph);
-  Decode& planned(std::vector<Decode>::iterator decode);
+  void plan(Step& step, Graph graph);
+  void bind(Step& step) const;
 
   const SlotOptions options_;
   const PlanOptions planning_;
   const int64_t vocab_;
-  std::vector<Decode> decodes_;  // by rows, ascending; the last has all
-  MakeGraph decode_graph_;       // of those that are planned later
+  std::vector<Step> decodes_;  // by rows, ascending; the last has all
   std::vector<Plan*> plan_list_;
   std::optional<Inputs> inputs_;
   std::vector<int64_t> adapters_;  // of each slot

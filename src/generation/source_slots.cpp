@@ -54,7 +54,7 @@ class SourceSlots : public SlotModel {
       const Tensor source = graph.input(kSource, {DType::kI32, {at_once_, length}});
       const Tensor lengths = graph.input(kSourceLengths, of_sources);
       model.prefill(source, lengths, {options_.rows, longest, graph.input(kGroups, of_sources)});
-      return trace.finish();
+      return optimize(trace.finish(), {.backend = &store.backend()});
     };
     // tokens i32 [slots] -> logits [slots, V]
     const auto decode_graph = [&](int64_t slots) {
@@ -68,22 +68,22 @@ class SourceSlots : public SlotModel {
       give_logits(graph, reshape(logits, {slots, logits.dim(2)}));
       return optimize(trace.finish(), {.backend = &store.backend()});
     };
-    std::vector<Graph> encodings = mapped(options_.source_lengths,
-        [&](const int64_t length) { return optimize(encoding_graph(length), {.backend = &store.backend()}); });
-    std::vector<int64_t> sizes;  // of decode plans, in slots: all texts, half of them, and so on
-    for (int64_t rows = options_.rows;; rows /= 2) {
-      sizes.insert(sizes.begin(), rows * options_.beams);
+    std::vector<Step> encodings, decodes;
+    for (const int64_t length : options_.source_lengths)
+      encodings.push_back({.graph = [&encoding_graph, length] { return encoding_graph(length); }});
+    for (int64_t rows = options_.rows;; rows /= 2) {  // all texts, half of them, and so on
+      const int64_t slots = rows * options_.beams;
+      decodes.insert(
+          decodes.begin(), Step{.graph = [&decode_graph, slots] { return decode_graph(slots); }, .rows = slots});
       if (rows == 1 || rows / 2 * options_.beams < kFewestRows) break;
     }
-    encodings_ = make_plans(std::move(encodings), sizes, decode_graph);
+    make_plans(std::move(encodings), std::move(decodes));
   }
 
   void bind() override {
     SlotModel::bind();
     source_ = store_.as<int32_t>(kSource), source_lengths_ = store_.as<int32_t>(kSourceLengths);
     groups_ = store_.as<int32_t>(kGroups), memory_lengths_ = store_.as<int32_t>(kMemoryLengths);
-    run_encodings_.reserve(encodings_.size());
-    for (const auto& plan : encodings_) run_encodings_.emplace_back(*plan, store_, shared_);
   }
 
   // Neighbors of one padded length are encoded together.
@@ -137,13 +137,11 @@ class SourceSlots : public SlotModel {
       groups_[i] = static_cast<int32_t>(group);
       source_lengths_[i] = lengths_[group] = static_cast<int32_t>(prompt.ids.size());
     }
-    run_encodings_[bucket].run(pool);
+    prefills_[bucket].run->run(pool);
   }
 
   const SourceOptions options_;
-  const int64_t at_once_;                         // rows of an encoding plan
-  std::vector<std::unique_ptr<Plan>> encodings_;  // by source length
-  std::vector<Executor> run_encodings_;
+  const int64_t at_once_;         // rows of an encoding plan, one for each source length
   std::vector<int32_t> lengths_;  // of the source in each group's memory
   // Inputs: of the encoding plans, and the valid length of each memory in a step.
   int32_t *source_ = nullptr, *source_lengths_ = nullptr, *groups_ = nullptr, *memory_lengths_ = nullptr;

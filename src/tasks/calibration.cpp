@@ -7,6 +7,7 @@
 #include "models/families/pretrained.h"
 #include "models/families/sentence_embedder.h"
 #include "models/nn/parameter_layout.h"
+#include "tasks/images/image_session.h"
 #include "tasks/predictor.h"
 #include "tasks/task_table.h"
 #include "tasks/texts/text_classifier.h"
@@ -51,11 +52,6 @@ RunExamples open_scored(const std::string& folder, const InferenceOptions& optio
   };
 }
 
-bool takes_images(const std::string& folder) {
-  const RunFolder run(folder);
-  return run.has_config() && task_kind(run.load_config()) == TaskKind::kImages;
-}
-
 bool classifies(const std::string& folder) {
   return is_text_classifier_folder(folder) ||
          (RunFolder(folder).has_config() && task_actions(RunFolder(folder).load_config()).predict);
@@ -75,7 +71,7 @@ std::vector<std::string> read_lines(const CalibrationRequest& request) {
   const auto add = [&](const std::string& line) {
     if (std::ssize(lines) < request.most && line.find_first_not_of(" \t") != line.npos) lines.push_back(line);
   };
-  if (has_records(request.examples) && classifies(request.model) && !takes_images(request.model)) {
+  if (has_records(request.examples) && classifies(request.model) && !is_image_run(request.model)) {
     const OpenedTextClassifier opened = open_text_classifier(request.model);
     text_task(opened).for_each_text(request.examples, opened.config.data, opened.pairs, add);
     return lines;
@@ -86,7 +82,7 @@ std::vector<std::string> read_lines(const CalibrationRequest& request) {
 }
 
 std::vector<std::string> read_examples(const CalibrationRequest& request) {
-  if (!takes_images(request.model) || !is_folder(request.examples)) return read_lines(request);
+  if (!is_image_run(request.model) || !is_folder(request.examples)) return read_lines(request);
   std::vector<std::string> images = find_images(request.examples);
   if (std::ssize(images) <= request.most) return images;
   // From all classes, whose folders follow each other.

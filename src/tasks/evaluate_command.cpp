@@ -132,7 +132,7 @@ EvaluationAnswer evaluate_images(const EvaluationRequest& request, const Config&
 }
 
 Config evaluation_config(const std::string& folder) {
-  if (!is_pretrained_folder(folder) || RunFolder(folder).has_config()) return RunFolder(folder).load_config();
+  if (const std::optional<Config> run = run_config(folder)) return *run;
   if (is_vit_folder(folder))
     fail_user("'", folder, "' is a ViT's folder; models of images are evaluated as runs (`linnet predict` takes it)");
   if (is_translation_folder(folder)) return translation_folder_config(folder);

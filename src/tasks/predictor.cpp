@@ -251,16 +251,15 @@ std::unique_ptr<Predictor> predict_images(const std::string& folder, const Infer
 std::unique_ptr<Predictor> open_predictor(
     const std::string& folder, const InferenceOptions& options, int64_t rows, bool pairs) {
   if (is_vit_folder(folder)) return predict_by_vit(folder, options, rows);
-  const RunFolder run(folder);
-  const bool adapted = !options.adapters.empty() && !run.has_config();
+  const bool adapted = !options.adapters.empty() && !RunFolder(folder).has_config();
   if (adapted || is_text_classifier_folder(folder) || is_sentence_folder(folder))
     return std::make_unique<PredictorOfTexts>(folder, options, rows, pairs);
-  if (!run.has_config() && is_pretrained_folder(folder))
+  const std::optional<Config> run = run_config(folder);
+  if (!run)
     fail_user("'", folder, "' is a ", ConfigFile(folder + "/config.json").text("model_type"),
         " model without a classifier; `linnet train classify --set model.from=", folder, "` makes one");
-  const Config config = run.load_config();
-  if (const auto predict = task_actions(config).predict) return predict(folder, options, rows);
-  fail_user("run '", folder, "' is no classifier: its task is \"", config.data.task,
+  if (const auto predict = task_actions(*run).predict) return predict(folder, options, rows);
+  fail_user("run '", folder, "' is no classifier: its task is \"", run->data.task,
       "\"; `linnet score` gives probabilities of texts");
 }
 
@@ -275,9 +274,9 @@ std::unique_ptr<Scorer> open_translation_scorer(const std::string& folder, const
 std::unique_ptr<Scorer> open_scorer(const std::string& folder, const InferenceOptions& options) {
   if (is_translation_folder(folder)) return open_translation_scorer(folder, options);
   if (is_text_classifier_folder(folder)) return std::make_unique<PairScorer>(folder, options);
-  const RunFolder run(folder);
-  if (!run.has_config() && is_pretrained_folder(folder)) return open_language_scorer(folder, options);
-  const TaskActions& task = task_actions(run.load_config());
+  const std::optional<Config> run = run_config(folder);
+  if (!run) return open_language_scorer(folder, options);
+  const TaskActions& task = task_actions(*run);
   if (!task.score) fail_user("run '", folder, "' ", task.no_score);
   return task.score(folder, options);
 }

@@ -24,11 +24,6 @@ TrainerOptions options_of(const Config& config, bool training, bool verify_plans
   return options;
 }
 
-SharedRegions add_shared_regions(Store& store) {
-  const RegionId arena = store.add_region("arena", MemoryKind::kActivations, 0);
-  return {arena, store.add_region("workspace", MemoryKind::kWorkspace, 0)};
-}
-
 // Refuses a forgotten unit or an extra zero before an hour of planning.
 void check_parameters(const ParameterLayout& layout) {
   const double bytes = 4.0 * static_cast<double>(layout.stored_count() + layout.constant_count()) +
@@ -243,7 +238,8 @@ int64_t DataAtHand::assumed_tokens(const DataConfig& data) const {
   return std::max<int64_t>(1, static_cast<int64_t>(bytes) / (one_a_character ? 1 : kBytesPerSubword));
 }
 
-DataAtHand data_at_hand(const std::string& name, const std::vector<std::string>& paths, bool exact, uint64_t quick) {
+DataAtHand data_at_hand(const std::string& name, std::vector<std::string> paths, bool exact, uint64_t quick) {
+  std::erase(paths, "");
   DataAtHand data;
   std::string missing;
   for (const std::string& path : paths) {
@@ -263,10 +259,8 @@ DataAtHand data_at_hand(const std::string& name, const std::vector<std::string>&
 }
 
 DataAtHand text_at_hand(const Config& config, bool exact) {
-  std::vector<std::string> paths;
-  for (const std::string* name : {&config.data.text, &config.data.valid_text})
-    if (!name->empty()) paths.push_back(data_path(config.data, *name));
-  if (config.data.text.empty()) paths.clear();
-  return data_at_hand("text", paths, exact);
+  const DataConfig& data = config.data;
+  if (data.text.empty()) return data_at_hand("text", {}, exact);
+  return data_at_hand("text", {data_path(data, data.text), data_path(data, data.valid_text)}, exact);
 }
 }  // namespace linnet

@@ -71,8 +71,7 @@ struct DataAtHand {
 };
 
 // `name`: what `paths` (files or folders; empty ones are skipped) hold. `quick`: bytes that are read in a moment.
-DataAtHand data_at_hand(
-    const std::string& name, const std::vector<std::string>& paths, bool exact, uint64_t quick = 8 << 20);
+DataAtHand data_at_hand(const std::string& name, std::vector<std::string> paths, bool exact, uint64_t quick = 8 << 20);
 DataAtHand text_at_hand(const Config& config, bool exact);
 
 // Whether a task too large for the machine is refused, or planned only to report its size.
@@ -103,11 +102,11 @@ class SessionTask : public TrainingTask {
   const PretrainedModel* starts_from() const override;
 
   // For `linnet plan`: rows (or tokens if batches count those) that hold all examples; the least of them; the key.
-  virtual int64_t most() const = 0;
+  virtual int64_t most() const { return count_; }
   virtual int64_t most_planned() const { return most(); }  // less if large batches take seconds to plan
   virtual int64_t least() const { return 1; }
   virtual int64_t DataConfig::*batch_key() const { return &DataConfig::batch_size; }
-  virtual uint64_t assumed_bytes() const { return 0; }                 // of unread data
+  uint64_t assumed_bytes() const { return assumed_bytes_; }            // of unread data
   virtual std::string batches_text(const Session& session) const = 0;  // "16 texts of up to 128 tokens"
   virtual const char* shorter_key() const { return ""; }               // a key that saves memory with a smaller value
 
@@ -122,6 +121,8 @@ class SessionTask : public TrainingTask {
 
   Config config_;
   std::unique_ptr<Session> session_;
+  int64_t count_ = 1;           // of training examples, read or assumed
+  uint64_t assumed_bytes_ = 0;  // of unread data
 
  private:
   std::string advice() const;  // what needs less memory: the end of a message

@@ -16,6 +16,13 @@ std::string text_path(const Config& config, const std::string& path, const char*
   return data_path(config.data, path);
 }
 
+std::string evaluated_text(const Config& config, const std::string& path, const std::string& split) {
+  if (!path.empty()) return path;
+  if (split != "test") return data_path(config.data, config.data.valid_text);
+  if (!config.data.test_text.empty()) return data_path(config.data, config.data.test_text);
+  fail_user("the run's configuration names no test_text; --split valid takes the validation text");
+}
+
 std::vector<std::string> read_texts(const DataConfig& data, const std::string& path) {
   std::vector<std::string> texts;
   read_documents(path, data.text_column.empty() ? "text" : data.text_column,

@@ -9,6 +9,10 @@ bool is_token_file(const std::string& path);
 // The path in key `key`. User error if it is empty.
 std::string text_path(const Config& config, const std::string& path, const char* key);
 
+// The text that `linnet eval` reads: `path`, or if empty that of the split "valid" (as in training) or "test". "": what
+// training holds out. User error if a run's configuration names no test_text.
+std::string evaluated_text(const Config& config, const std::string& path, const std::string& split);
+
 // Documents of a file or folder. `data`: has the field that holds them (text_column, else "text").
 std::vector<std::string> read_texts(const DataConfig& data, const std::string& path);
 

@@ -10,14 +10,13 @@
 #include "training/trainer/checkpoint.h"
 
 namespace linnet {
-namespace {
-// 0, 1, ... in every row.
 Tensor counted_positions(Tensor tokens) {
   const Shape shape = tokens.shape();
-  const std::vector<int32_t> positions = mapped<int32_t>(shape.elements(), [&](int64_t i) { return i % shape[1]; });
+  const std::vector<int32_t> positions = mapped<int32_t>(shape.elements(), [&](int64_t i) { return i % shape[-1]; });
   return literal(*tokens.graph, {DType::kI32, shape}, positions.data());
 }
 
+namespace {
 // Adapts a program's decoder to the engine.
 struct DecoderModel : CausalModel {
   explicit DecoderModel(Decoder& decoder) : decoder(decoder) {}

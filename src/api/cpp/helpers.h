@@ -18,6 +18,9 @@ template <class... Parts> [[noreturn]] void fail_shape(const At& x, const Parts&
 // Zeros with the element type of `like`.
 Tensor zeros(Tensor like, const Shape& shape);
 
+// 0, 1, ... along the last axis: i32 of the shape of `tokens`.
+Tensor counted_positions(Tensor tokens);
+
 // An array's bytes. Throws Error(kUser), beginning with `what`, for a negative size or more than any memory.
 size_t checked_bytes(const std::string& what, const TensorType& type);
 

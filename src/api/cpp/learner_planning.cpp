@@ -63,20 +63,6 @@ bool reaches_any(std::span<const TrainingGroup> groups, size_t number, const Par
   });
 }
 
-int64_t most_rows(const InputTypes& types) {
-  int64_t most = 0;
-  for (const auto& [name, type] : types)
-    if (type.shape.rank() > 0) most = std::max(most, type.shape[0]);
-  return most;
-}
-
-InputTypes declared(const Graph& graph) {
-  InputTypes types;
-  for (const GraphInput& input : graph.inputs())
-    if (!is_reserved(input.name)) types[input.name] = graph.value(input.value).type;
-  return types;
-}
-
 // The inputs that attention reads as lengths.
 std::map<std::string, int64_t> attention_lengths(const Graph& graph) {
   std::map<std::string, int64_t> lengths;
@@ -131,6 +117,17 @@ void check_learns(const ParameterLayout& layout, const Graph& graph, ValueId los
 }
 }  // namespace
 
+int64_t most_rows(const InputTypes& types) {
+  return max_of<int64_t>(types, [](const auto& row) { return row.second.shape.rank() > 0 ? row.second.shape[0] : 0; });
+}
+
+InputTypes declared(const Graph& graph) {
+  InputTypes types;
+  for (const GraphInput& input : graph.inputs())
+    if (!is_reserved(input.name)) types[input.name] = graph.value(input.value).type;
+  return types;
+}
+
 std::string types_text(const InputTypes& types) {
   const std::string text = joined(types, ", ", [](const auto& row) { return row.first + " " + row.second.text(); });
   return text.empty() ? "nothing" : text;
@@ -154,8 +151,7 @@ Learner::State::State(
     fail_user("learners that share weights are on one device, not on ", owner->options.device, " and ", options.device);
   if (owner && owner->trainer->state().evaluated() == state::kAverage)
     fail_user("weights with a moving average cannot be shared: leave average_decay out");
-  shared = {
-      store.add_region("arena", MemoryKind::kActivations, 0), store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  shared = add_shared_regions(store);
   trainer = std::make_unique<Trainer>(layout, store, shared, trainer_options);
   if (explicit_types) add_kind(nullptr, options.training);
   for (const InputTypes& types : shapes) add_kind(&types, options.training);

@@ -16,6 +16,10 @@ constexpr const char* kRowMask = "row_mask";
 bool is_reserved(const std::string& name);
 // "x f32[4, 2], y f32[4, 1]".
 std::string types_text(const InputTypes& types);
+// The largest first size; 0 without any.
+int64_t most_rows(const InputTypes& types);
+// A graph's inputs that are not reserved.
+InputTypes declared(const Graph& graph);
 
 struct Learner::State {
   // Plans; no memory is taken yet.

@@ -90,15 +90,7 @@ Tensor Tracer::input(const std::string& name, const TensorType& type) {
 }
 
 Tensor Tracer::row_mask() {
-  int64_t rows = 0;
-  const auto count = [&](const TensorType& type) {
-    if (type.shape.rank() > 0) rows = std::max(rows, type.shape[0]);
-  };
-  if (types_)
-    for (const auto& [name, type] : *types_) count(type);
-  else
-    for (const GraphInput& input : trace_->graph().inputs())
-      if (!is_reserved(input.name)) count(trace_->graph().value(input.value).type);
+  const int64_t rows = most_rows(types_ ? *types_ : declared(trace_->graph()));
   if (rows == 0) fail_user("row_mask() and sample_count() come after an input that has rows");
   return trace_->input(kRowMask, {trace_->options().dtype, {rows}});
 }

@@ -9,9 +9,9 @@
 #include <nanobind/stl/array.h>
 #include <array>
 #include <cmath>
+#include "api/cpp/helpers.h"
 #include "api/python/tree.h"
 #include "base/fail.h"
-#include "engine/ops/movement/movement.h"
 
 namespace linnet::python {
 namespace {
@@ -136,16 +136,8 @@ void add_calls(nb::module_& module) {
       },
       "buffer"_a, "next"_a, "After the step the buffer holds `next`; only while is_training().");
   module.def(
-      "positions",
-      [](Operand tokens) {
-        const Tensor value = tokens.tensor();
-        const Shape shape = value.shape();
-        std::vector<int32_t> counted(shape.elements());
-        for (size_t i = 0; i < counted.size(); ++i)
-          counted[i] = static_cast<int32_t>(static_cast<int64_t>(i) % shape[-1]);
-        return literal(*value.graph, {DType::kI32, shape}, counted.data());
-      },
-      "tokens"_a, "0, 1, ... along the last axis: int32 of the shape of `tokens`.");
+      "positions", [](Operand tokens) { return counted_positions(tokens.tensor()); }, "tokens"_a,
+      "0, 1, ... along the last axis: int32 of the shape of `tokens`.");
   module.def("parameter", [](const std::vector<int64_t>& shape, const Init& init, bool buffer) {
     return ParameterSource{
         to_shape(shape), init.fill, buffer ? ParameterSource::Kind::kBuffer : ParameterSource::Kind::kTrained};

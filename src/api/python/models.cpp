@@ -296,12 +296,8 @@ std::unique_ptr<PyStream> stream(
 }
 
 std::shared_ptr<const Tokenizer> tokenizer_of(const std::string& folder, bool target) {
-  const RunFolder run(folder);
-  if (!run.has_config()) return load_pretrained_tokenizer(folder);
-  const Config config = run.load_config();
-  const TaskActions& actions = task_actions(config);
-  if (!actions.tokenizer) fail_user("run '", folder, "' ", actions.no_tokenizer);
-  return actions.tokenizer(config, folder, target);
+  if (RunFolder(folder).has_config()) return load_run_tokenizer(folder, target);
+  return load_pretrained_tokenizer(folder);
 }
 
 nb::dict info_of(PyModel& self) {

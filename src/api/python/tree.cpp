@@ -4,7 +4,6 @@
 #include <linnet/math.h>
 #include <linnet/ops.h>
 #include <nanobind/stl/variant.h>
-#include <numeric>
 #include <utility>
 #include <variant>
 #include "base/fail.h"
@@ -89,11 +88,7 @@ Shape wanted_shape(const Tensor& x, const nb::args& wanted) {
   return to_shape(nb::cast<std::vector<int64_t>>(found));
 }
 
-std::vector<int> axes_of(const Tensor& x) {
-  std::vector<int> axes(x.shape().rank());
-  std::iota(axes.begin(), axes.end(), 0);
-  return axes;
-}
+std::vector<int> axes_of(const Tensor& x) { return numbers_below<int>(x.shape().rank()); }
 
 template <class Class> void add_operators(Class& tensor) {
   const auto both = [&](const char* name, const char* reversed, auto op) {

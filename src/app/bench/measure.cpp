@@ -203,8 +203,7 @@ Measurement plan_only(const Workload& workload, const MeasureOptions& options, s
   const double began = now();
   const ParameterLayout layout(*workload.model);
   Store store(*options.backend);
-  const SharedRegions shared{
-      store.add_region("arena", MemoryKind::kActivations, 0), store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  const SharedRegions shared = add_shared_regions(store);
   TrainerOptions training = trainer_options(workload, options);
   training.verify_plans = false;
   Trainer trainer(layout, store, shared, training);

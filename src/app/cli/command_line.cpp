@@ -43,8 +43,7 @@ std::vector<const CLI::App*> parsed_commands(const CLI::App& app) {
 }
 
 std::vector<std::string> parsed_path(const CLI::App& app) {
-  std::vector<std::string> path;
-  for (const CLI::App* command : parsed_commands(app)) path.push_back(command->get_name());
+  std::vector<std::string> path = mapped(parsed_commands(app), &CLI::App::get_name);
   path.erase(path.begin());
   return path;
 }
@@ -98,8 +97,7 @@ std::string required_text(const CLI::App& app, const CLI::ParseError& error) {
 
 // CLI11 only reports a missing command, or takes the next word for it; most often it is misspelled.
 std::string problem_text(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  const std::vector<std::string> names = mapped(app.get_subcommands({}), &CLI::App::get_name);
   if (argc >= 2 && argv[1][0] != '-' && std::ranges::find(names, argv[1]) == names.end())
     return std::string("there is no command '") + argv[1] + "'" + did_you_mean(argv[1], names, "", "");
   if (dynamic_cast<const CLI::ExtrasError*>(&error)) return unexpected_text(app, error, argc, argv);

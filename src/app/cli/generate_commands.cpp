@@ -15,7 +15,6 @@
 #include "tasks/generation/text_writer.h"
 #include "tasks/images/image_session.h"
 #include "tasks/predictor.h"
-#include "training/run/run_folder.h"
 
 namespace linnet {
 namespace {
@@ -180,7 +179,7 @@ class Chat {
 
   std::string write(const TextJob& job) {
     Engine& engine = model_->engine();
-    WrittenRow row(job.flow(), job.stops);
+    WrittenRow row(job);
     GenerateRequest request = model_->engine_request(job, answers_++);
     interrupted = false;
     request.listener = [&row](const GeneratedToken& heard) {
@@ -190,9 +189,7 @@ class Chat {
     engine.submit(std::move(request));
     while (engine.busy()) engine.step(model_->pool());
     const FinishedRequest finished = std::move(engine.take_finished().at(0));
-    if (job.choice.beams > 1)  // a search only knows its text at the end
-      for (const int32_t token : finished.result.tokens) show(row.push(token));
-    show(row.finish() + "\n");
+    show(row.finish(finished.result) + "\n");
     if (finished.reason == EndReason::kCacheFull)
       std::fprintf(stderr, "the conversation has no room for more; /reset begins a new one\n");
     return row.text();
@@ -253,12 +250,6 @@ int64_t answered(const std::string& path, AppendFile& file) {
   return count;
 }
 
-bool takes_images(const std::string& model) {
-  if (is_vit_folder(model)) return true;
-  const RunFolder run(model);
-  return file_exists(model) && run.has_config() && task_kind(run.load_config()) == TaskKind::kImages;
-}
-
 // Each input line is an image path; answers are the likeliest class with its probability, labels, or numbers.
 int run_images(const RunArguments& arguments) {
   constexpr size_t kAtOnce = 16;
@@ -288,7 +279,7 @@ int run_opened(const RunArguments& arguments) {
   force_isa(arguments.isa);
   if (!arguments.out.empty() && file_exists(arguments.out) && !arguments.resume)
     fail_user("'", arguments.out, "' exists; ", arguments.json ? "--resume goes on with it" : "-o FILE names another");
-  if (takes_images(arguments.model)) return run_images(arguments);
+  if (is_vit_folder(arguments.model) || is_image_run(arguments.model)) return run_images(arguments);
   LoadedModelOptions resident{arguments};
   resident.text = {arguments.slots, arguments.beams.value_or(0), arguments.context};
   resident.limits.waiting = kWaiting, resident.check = WeightCheck::kLater;
@@ -302,11 +293,7 @@ int run_opened(const RunArguments& arguments) {
   catch_stop_signals();
   InputLines input;
   const bool terminal = isatty(STDIN_FILENO);
-  const auto next = [&]() -> std::optional<std::string> {
-    std::string line;
-    if (!input.next_text(line)) return {};
-    return line;
-  };
+  const auto next = [&](std::string& line) { return input.next_text(line); };
   const auto take = [&](const std::string& answer) {
     if (file) return file->write_line(answer);
     print_text(answer + "\n");

@@ -28,12 +28,6 @@ bool goes_on(const ArgumentDescription& argument) {
   return !argument.values.empty() && argument.values.front().ends_with('=');
 }
 
-std::vector<std::string> child_names(const CommandDescription& command) {
-  std::vector<std::string> names;
-  for (const CommandDescription& child : command.subcommands) names.push_back(child.name);
-  return names;
-}
-
 std::vector<std::string> option_names(const CommandDescription& command) {
   std::vector<std::string> names{"--help"};
   for (const ArgumentDescription& argument : command.arguments)
@@ -71,7 +65,7 @@ std::string bash_values(const ArgumentDescription& argument) {
 
 // Completes words, and for a positional argument also files: a preset's name or a configuration file.
 std::string bash_words(const CommandDescription& command) {
-  std::vector<std::string> words = child_names(command);
+  std::vector<std::string> words = mapped(command.subcommands, &CommandDescription::name);
   std::set<std::string> flags;  // of compgen; -f comes with folders
   for (const ArgumentDescription& argument : command.arguments) {
     if (argument.is_option()) continue;
@@ -136,11 +130,10 @@ std::string zsh_text(const std::string& text) {
 }
 
 std::string zsh_values(const ArgumentDescription& argument) {
-  std::vector<std::string> words;
-  for (const std::string& word : argument.values) words.push_back(zsh_text(word));
   // No blank after "key=": the value follows.
   return by_kind(argument,
-      goes_on(argument) ? "{compadd -S '' -- " + joined(argument.values, " ") + "}" : "(" + joined(words, " ") + ")",
+      goes_on(argument) ? "{compadd -S '' -- " + joined(argument.values, " ") + "}"
+                        : "(" + joined(argument.values, " ", zsh_text) + ")",
       "_files -/", "_files", " ");
 }
 
@@ -269,8 +262,7 @@ using Rows = std::vector<std::pair<std::string, std::string>>;
 
 // Names with aligned meanings, one a line.
 std::string table(const Rows& rows) {
-  size_t widest = 0;
-  for (const auto& [name, meaning] : rows) widest = std::max(widest, name.size());
+  const size_t widest = max_of<size_t>(rows, [](const auto& row) { return row.first.size(); });
   const size_t indent = std::min(widest + 4, kMostIndent);
   std::string out;
   for (const auto& [name, meaning] : rows) {

@@ -65,10 +65,7 @@ void print_vectors(const EmbedArguments& arguments, const std::vector<std::strin
   std::string out;
   for (size_t i = 0; i < lines.size(); ++i) {
     if (arguments.json) out += "{\"text\":" + Json(lines[i]).dump() + ",\"embedding\":[";
-    for (size_t j = 0; j < width; ++j) {
-      if (j > 0) out += arguments.json ? ',' : ' ';
-      append_shortest(out, embeddings[i * width + j]);
-    }
+    append_shortest(out, embeddings.subspan(i * width, width), arguments.json ? ',' : ' ');
     out += arguments.json ? "]}\n" : "\n";
   }
   print_text(out);

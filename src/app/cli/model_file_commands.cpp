@@ -38,6 +38,16 @@ void print_network(const std::string& path, const OnnxNetwork& network) {
 }
 
 namespace {
+struct LoadedFolder {
+  explicit LoadedFolder(PretrainedModel opened)
+      : model(std::move(opened)), layout(*model.module), parameters(static_cast<size_t>(layout.parameter_count())) {
+    load_parameters(model, layout, parameters.data());
+  }
+  PretrainedModel model;
+  ParameterLayout layout;
+  std::vector<float> parameters;
+};
+
 struct ConvertArguments {
   std::string from, to, dtype, architecture, adapter;
   double shard_gb = 5;
@@ -48,16 +58,13 @@ int convert(const ConvertArguments& arguments) {
   if (!arguments.dtype.empty()) options.dtype = file_dtype(arguments.dtype);
   options.max_shard_bytes = static_cast<uint64_t>(arguments.shard_gb * 1e9);
   const bool merges = !arguments.adapter.empty();
-  const PretrainedModel model = open_with_adapters(arguments.from,
+  const LoadedFolder loaded(open_with_adapters(arguments.from,
       merges ? std::vector<AdapterFolder>{{"", arguments.adapter}} : std::vector<AdapterFolder>{},
-      {.architecture = arguments.architecture});
-  const ParameterLayout layout(*model.module);
-  std::vector<float> parameters(layout.parameter_count());
-  load_parameters(model, layout, parameters.data());
+      {.architecture = arguments.architecture}));
   if (!merges)
-    for (const std::string& name : model.fresh) std::fprintf(stderr, "new: %s\n", name.c_str());
-  for (const std::string& name : model.unused) std::fprintf(stderr, "left out: %s\n", name.c_str());
-  save_pretrained(model, layout, parameters.data(), arguments.to, options);
+    for (const std::string& name : loaded.model.fresh) std::fprintf(stderr, "new: %s\n", name.c_str());
+  for (const std::string& name : loaded.model.unused) std::fprintf(stderr, "left out: %s\n", name.c_str());
+  save_pretrained(loaded.model, loaded.layout, loaded.parameters.data(), arguments.to, options);
   return 0;
 }
 
@@ -184,19 +191,8 @@ OnnxFolderOptions options_of(const ExportArguments& arguments) {
   return options;
 }
 
-struct LoadedFolder {
-  explicit LoadedFolder(const std::string& folder)
-      : model(open_pretrained(folder)), layout(*model.module),
-        parameters(static_cast<size_t>(layout.parameter_count())) {
-    load_parameters(model, layout, parameters.data());
-  }
-  PretrainedModel model;
-  ParameterLayout layout;
-  std::vector<float> parameters;
-};
-
 void export_model_folder(const std::string& folder, const std::string& out, const OnnxFolderOptions& options) {
-  const LoadedFolder loaded(folder);
+  const LoadedFolder loaded(open_pretrained(folder));
   export_onnx_folder(loaded.model, loaded.layout, loaded.parameters.data(), out, options);
 }
 
@@ -285,7 +281,7 @@ void export_gguf(const ExportArguments& arguments) {
     folder = temporary->path() + "/" + fs::path(arguments.gguf).filename().string() + ".folder.tmp";
     task_actions(run.load_config()).export_model(arguments.run, folder);
   }
-  const LoadedFolder loaded(folder);
+  const LoadedFolder loaded(open_pretrained(folder));
   save_gguf_model(loaded.model, loaded.layout, loaded.parameters.data(), arguments.gguf, *type);
 }
 

@@ -126,8 +126,7 @@ PlannedGraph::PlannedGraph(const Graph& graph, int threads, const Backend& backe
     : store_(backend), pool_(threads) {
   for (const GraphInput& input : graph.inputs())
     store_.declare(input.name, MemoryKind::kBatch, graph.value(input.value).type.bytes());
-  const SharedRegions shared{store_.add_region("arena", MemoryKind::kActivations, 0),
-      store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  const SharedRegions shared = add_shared_regions(store_);
   passes.backend = &backend;
   plan_ = make_plan(optimize(graph.clone(), passes), store_, shared, {.threads = threads});
   store_.allocate();

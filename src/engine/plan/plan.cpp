@@ -116,6 +116,11 @@ std::map<ValueId, size_t> place_storages(
 }
 }  // namespace
 
+SharedRegions add_shared_regions(Store& store) {
+  const RegionId arena = store.add_region("arena", MemoryKind::kActivations, 0);
+  return {arena, store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+}
+
 Plan make_plan(Graph graph, Store& store, const SharedRegions& shared, const PlanOptions& options) {
   Plan plan;
   plan.graph = std::move(graph);

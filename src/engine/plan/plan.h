@@ -16,6 +16,7 @@ namespace linnet {
 struct SharedRegions {
   RegionId arena, workspace;
 };
+SharedRegions add_shared_regions(Store& store);
 
 struct Plan {
   Graph graph;

@@ -129,7 +129,6 @@ SharedRegions declare_model(Store& store, const ParameterLayout& layout) {
   declare_flat(store, layout, state::kParameters, MemoryKind::kParameters, /*with_untrained=*/true);
   declare_quantized(store, layout);
   declare(state::kConstants, MemoryKind::kConstants, layout.constant_count());
-  return {
-      store.add_region("arena", MemoryKind::kActivations, 0), store.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  return add_shared_regions(store);
 }
 }  // namespace linnet

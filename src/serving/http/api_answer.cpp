@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <numeric>
 #include "base/json.h"
 #include "base/numbers.h"
 #include "base/text.h"
@@ -101,17 +100,13 @@ std::string choice_event(const AnswerHead& head, int64_t choice, Json delta, Jso
 
 void append_row(std::string& out, std::span<const float> row) {
   out += '[';
-  for (size_t i = 0; i < row.size(); ++i) {
-    if (i > 0) out += ',';
-    append_shortest(out, row[i]);
-  }
+  append_shortest(out, row, ',');
   out += ']';
 }
 
 // Indices of the `top` largest values, largest first.
 std::vector<size_t> largest(std::span<const float> values, size_t top) {
-  std::vector<size_t> order(values.size());
-  std::iota(order.begin(), order.end(), size_t{0});
+  std::vector<size_t> order = numbers_below<size_t>(values.size());
   std::ranges::stable_sort(order, [&](size_t a, size_t b) { return values[a] > values[b]; });
   order.resize(std::min(top, order.size()));
   return order;

@@ -178,55 +178,50 @@ std::optional<ApiError> Service::foreign(const HttpRequest& head) const {
   return {};
 }
 
+// A request, and to whom the answer goes.
+struct Service::Call {
+  Service& service;
+  HttpRequest& request;
+  const Exchange& to;
+  const std::string& client;
+  InputCall inputs() const { return parse_inputs_call(request.body, request.path); }
+};
+
 struct Service::Route {
   const char *path, *method;
   bool needs_key;
-  void (*answer)(Service& service, HttpRequest& request, const Exchange& exchange, const std::string& client);
+  void (*answer)(const Call& call);
   std::optional<ModelKind> asks = {};  // the kind of model that answers this path
 };
 
 std::span<const Service::Route> Service::routes() {
-  using S = Service;
-  using R = HttpRequest;
-  using E = Exchange;
-  using Client = std::string;
+  using C = const Call&;
   static constexpr Route kRoutes[] = {
-      {"/", "GET", false, [](S&, R&, const E& to, const Client&) { to->respond(try_page()); }},
-      {"/health", "GET", false,
-          [](S&, R&, const E& to, const Client&) { to->respond({.body = "{\"status\":\"ok\"}\n"}); }},
+      {"/", "GET", false, [](C c) { c.to->respond(try_page()); }},
+      {"/health", "GET", false, [](C c) { c.to->respond({.body = "{\"status\":\"ok\"}\n"}); }},
       {"/metrics", "GET", true,
-          [](S& s, R&, const E& to, const Client&) {
-            to->respond({.type = "text/plain; version=0.0.4; charset=utf-8", .body = s.metrics_text()});
+          [](C c) {
+            c.to->respond({.type = "text/plain; version=0.0.4; charset=utf-8", .body = c.service.metrics_text()});
           }},
-      {"/v1/models", "GET", true,
-          [](S& s, R&, const E& to, const Client&) { to->respond({.body = s.models_text() + "\n"}); }},
+      {"/v1/models", "GET", true, [](C c) { c.to->respond({.body = c.service.models_text() + "\n"}); }},
       {"/v1/completions", "POST", true,
-          [](S& s, R& r, const E& to, const Client& by) { s.write_text(parse_completion_call(r.body), to, by); },
+          [](C c) { c.service.write_text(parse_completion_call(c.request.body), c.to, c.client); },
           ModelKind::kLanguage},
       {"/v1/chat/completions", "POST", true,
-          [](S& s, R& r, const E& to, const Client& by) { s.write_text(parse_chat_call(r.body), to, by); }},
+          [](C c) { c.service.write_text(parse_chat_call(c.request.body), c.to, c.client); }},
       {"/v1/embeddings", "POST", true,
-          [](S& s, R& r, const E& to, const Client& by) { s.embed(parse_embedding_call(r.body), true, to, by); }},
-      {"/translate", "POST", true,
-          [](S& s, R& r, const E& to, const Client& by) { s.translate(parse_inputs_call(r.body, r.path), to, by); },
+          [](C c) { c.service.embed(parse_embedding_call(c.request.body), true, c.to, c.client); }},
+      {"/translate", "POST", true, [](C c) { c.service.translate(c.inputs(), c.to, c.client); },
           ModelKind::kTranslation},
-      {"/classify", "POST", true,
-          [](S& s, R& r, const E& to, const Client& by) { s.classify(parse_inputs_call(r.body, r.path), to, by); },
-          ModelKind::kClassifier},
-      {"/predict", "POST", true,
-          [](S& s, R& r, const E& to, const Client&) { s.find_spans(parse_inputs_call(r.body, r.path), to); },
-          ModelKind::kSpans},
-      {"/rerank", "POST", true,
-          [](S& s, R& r, const E& to, const Client& by) { s.rerank(parse_rerank_call(r.body), to, by); }},
-      {"/v1/rerank", "POST", true,
-          [](S& s, R& r, const E& to, const Client& by) { s.rerank(parse_rerank_call(r.body), to, by); }},
-      {"/embed", "POST", true,
-          [](S& s, R& r, const E& to, const Client& by) { s.embed(parse_inputs_call(r.body, r.path), false, to, by); },
-          ModelKind::kEmbedder},
+      {"/classify", "POST", true, [](C c) { c.service.classify(c.inputs(), c.to, c.client); }, ModelKind::kClassifier},
+      {"/predict", "POST", true, [](C c) { c.service.find_spans(c.inputs(), c.to); }, ModelKind::kSpans},
+      {"/rerank", "POST", true, [](C c) { c.service.rerank(parse_rerank_call(c.request.body), c.to, c.client); }},
+      {"/v1/rerank", "POST", true, [](C c) { c.service.rerank(parse_rerank_call(c.request.body), c.to, c.client); }},
+      {"/embed", "POST", true, [](C c) { c.service.embed(c.inputs(), false, c.to, c.client); }, ModelKind::kEmbedder},
       {kModelPrefix.data(), "GET", true,
-          [](S& s, R& r, const E& to, const Client&) {
-            to->respond(
-                {.body = format_model(describe(*s.find(unescaped(r.path.substr(kModelPrefix.size())), {}))) + "\n"});
+          [](C c) {
+            const std::string name = unescaped(c.request.path.substr(kModelPrefix.size()));
+            c.to->respond({.body = format_model(describe(*c.service.find(name, {}))) + "\n"});
           }},
   };
   return kRoutes;
@@ -294,7 +289,7 @@ void Service::answer(HttpRequest& request, const Exchange& exchange) {
   try {
     if (options_.log_text && !request.body.empty())
       log_info("request " + exchange->id() + " says " + one_line(request.body.substr(0, kMostLoggedText)));
-    if (const Route* route = find_route(request.path)) route->answer(*this, request, exchange, client_of(request));
+    if (const Route* route = find_route(request.path)) route->answer({*this, request, exchange, client_of(request)});
   } catch (const ApiError& error) {
     exchange->respond(error_response(error));
   } catch (const Error& error) {

@@ -179,6 +179,7 @@ class Service : public HttpHandler {
   using Exchange = std::shared_ptr<HttpExchange>;
   using Model = std::shared_ptr<ServedModel>;
 
+  struct Call;
   struct Route;                                           // a path and what answers it
   static std::span<const Route> routes();                 // the last row is /v1/models/NAME
   static const Route* find_route(std::string_view path);  // null: there is none

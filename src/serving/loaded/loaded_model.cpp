@@ -34,8 +34,7 @@ ModelKind kind_of_run(const std::string& folder, const Config& config) {
 // `folder`: a run or a model folder. User error for one that answers no texts, such as an image classifier.
 ModelKind model_kind(const std::string& folder) {
   if (!file_exists(folder)) fail_user("there is no model '", folder, "'", missing_model_hint(folder));
-  const RunFolder run(folder);
-  if (run.has_config() || !is_pretrained_folder(folder)) return kind_of_run(folder, run.load_config());
+  if (const std::optional<Config> run = run_config(folder)) return kind_of_run(folder, *run);
   if (is_text_classifier_folder(folder)) return ModelKind::kClassifier;
   const ConfigFile config(folder + "/config.json");
   const Family& family = find_family(config);
@@ -207,12 +206,6 @@ PackReport pack_tensors(const std::string& folder, const std::string& path) {
   return report;
 }
 
-bool answers_texts(const std::string& folder, bool is_run) {
-  if (!is_run) return true;
-  const TaskKind kind = task_kind(RunFolder(folder).load_config());
-  return kind != TaskKind::kMaskedLanguage && kind != TaskKind::kImages;
-}
-
 bool is_blank(const std::string& line) { return line.find_first_not_of(" \t\r") == std::string::npos; }
 
 // A request, and its answer once there.
@@ -244,13 +237,11 @@ class Batch {
   BatchCounts run(const NextLine& next, const std::function<bool()>& stopped) {
     int64_t line_number = 0;
     try {
-      while (!stopped()) {
-        const std::optional<std::string> line = next();
-        if (!line) break;
+      for (std::string line; !stopped() && next(line);) {
         ++line_number;
-        if (options_.json && is_blank(*line)) continue;
+        if (options_.json && is_blank(line)) continue;
         if (requests_++ < options_.skip) continue;
-        begin_or_refuse(*line, options_.name + ", line " + std::to_string(line_number));
+        begin_or_refuse(line, options_.name + ", line " + std::to_string(line_number));
         give(most_);
       }
     } catch (const Error&) {
@@ -433,11 +424,12 @@ std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const 
 }
 
 PackReport pack_model(const std::string& folder, const std::string& path, const QuantizationWords& words) {
-  const RunFolder run(folder);
   if (is_packed(folder)) fail_user("'", folder, "' is packed already");
-  const bool is_run = run.has_config() || !is_pretrained_folder(folder);
-  if (is_run) run.load_config(), run.best_weights();  // throws if the run is incomplete
-  if (answers_texts(folder, is_run)) return pack_parameters(folder, path, words, open_any(folder));
+  const std::optional<Config> run = run_config(folder);
+  if (run) RunFolder(folder).best_weights();  // throws if the run is incomplete
+  const TaskKind kind = run ? task_kind(*run) : TaskKind::kTexts;
+  if (kind != TaskKind::kMaskedLanguage && kind != TaskKind::kImages)
+    return pack_parameters(folder, path, words, open_any(folder));
   if (words.parsed().any())
     fail_user("'", folder, "' answers no texts: its weights are packed as they are, without --quantize");
   return pack_tensors(folder, path);

@@ -54,8 +54,8 @@ struct BatchOptions {
   size_t ahead = 256;          // requests under way at once; 0: answers each before reading the next
 };
 
-// Reads the next line; empty at the end.
-using NextLine = std::function<std::optional<std::string>()>;
+// Reads the next line; false at the end.
+using NextLine = std::function<bool(std::string& line)>;
 // Takes an answer without line end.
 using TakeAnswer = std::function<void(const std::string& answer)>;
 

@@ -277,8 +277,7 @@ void TextWorker::cancel_orders(const std::vector<int64_t>& orders) {
   }
   for (const Waiting& waiting : removed)
     for (int64_t i = waiting.begun; i < waiting.order->samples; ++i) {
-      Sample sample{waiting.id, i, waiting.order, waiting.client,
-          WrittenRow(waiting.order->job.flow(), waiting.order->job.stops)};
+      Sample sample{waiting.id, i, waiting.order, waiting.client, WrittenRow(waiting.order->job)};
       finish(sample, {.id = -1, .result = {}, .reason = EndReason::kCancelled});
       forget(sample);
     }
@@ -294,8 +293,8 @@ std::unique_ptr<TextWorker::Sample> TextWorker::next_sample() {
   Waiting& next = waiting_.front();
   const int64_t ahead = kAhead * slots_of(*next.order);
   if (!next.client->empty() && slots_taken() >= model_->engine().slots() + ahead) return nullptr;
-  auto sample = std::make_unique<Sample>(
-      Sample{next.id, next.begun, next.order, next.client, WrittenRow(next.order->job.flow(), next.order->job.stops)});
+  auto sample =
+      std::make_unique<Sample>(Sample{next.id, next.begun, next.order, next.client, WrittenRow(next.order->job)});
   ++next.begun;
   waiting_.end_turn(sample->index + 1 == sample->request->samples);
   return sample;
@@ -367,10 +366,7 @@ void TextWorker::collect() {
 
 void TextWorker::finish(Sample& sample, FinishedRequest finished) {
   const TextEvents& events = sample.request->events;
-  std::string rest;
-  if (sample.request->job.choice.beams > 1)
-    for (const int32_t token : finished.result.tokens) rest += sample.row.push(token);
-  rest += sample.row.finish();
+  const std::string rest = sample.row.finish(finished.result);
   if (!rest.empty() && events.token) events.token(sample.index, rest, nullptr);
   const bool whole = finished.reason != EndReason::kCancelled;
   events.finished(sample.index, {written_text(finished.result, sample.row, whole), std::move(sample.tokens)});

@@ -75,7 +75,6 @@ class TextGeneration : public TextModel {
     }
   }
 
-  std::string decode(const std::vector<int32_t>& tokens) const override { return opened_.coder->decode(tokens); }
   std::string piece_of(int32_t token) const override {
     const PretrainedTokenizer* tokenizer = opened_.coder->pretrained();
     return tokenizer ? tokenizer->decode(std::span(&token, 1), false) : opened_.coder->decode({token});
@@ -303,10 +302,6 @@ class SourceGeneration : public TextModel {
     if (!options.draft.empty())
       fail_user("'", folder, "' answers a source; a draft model is for models that go on from a prompt");
     never_ = opened_.tokenizers.never_written();
-  }
-
-  std::string decode(const std::vector<int32_t>& tokens) const override {
-    return opened_.tokenizers.target->decode(tokens);
   }
 
   std::string piece_of(int32_t token) const override {

@@ -45,8 +45,6 @@ class TextModel {
   TextJob prepare(const TextRequest& request, bool warn = false) const;
   // The same for translations; defaults are those of `linnet translate` for runs, of the author for model folders.
   virtual TextJob prepare_translation(const TextRequest& request) const { return prepare(request); }
-  // The generated text of tokens.
-  virtual std::string decode(const std::vector<int32_t>& tokens) const = 0;
   virtual std::string piece_of(int32_t token) const = 0;
   virtual bool has_chat_template() const = 0;
   // Whether it answers a source (an encoder-decoder) instead of continuing a prompt.

@@ -29,7 +29,7 @@ void TextWriter::begin(size_t job) {
   std::vector<Text>& texts = texts_[job];
   texts.reserve(samples_);  // listeners keep pointers
   for (int64_t i = 0; i < samples_; ++i) {
-    Text& text = texts.emplace_back(Text{.row = {jobs_[job].flow(), jobs_[job].stops}});
+    Text& text = texts.emplace_back(Text{.row = WrittenRow(jobs_[job])});
     GenerateRequest request = model_->engine_request(jobs_[job], static_cast<uint64_t>(i));
     request.listener = [&text](const GeneratedToken& heard) {
       if (heard.token >= 0) text.unheard += text.row.push(heard.token);
@@ -70,14 +70,17 @@ std::vector<WrittenText> TextWriter::write(size_t request, const TextListener& h
   std::vector<WrittenText> written;
   for (Text& text : texts) {
     const bool first = &text == &texts[0];
-    if (jobs_[request].choice.beams > 1)  // a search only knows its text at the end
-      for (const int32_t token : text.finished.result.tokens)
-        if (const std::string piece = text.row.push(token); first) hear(piece);
-    if (const std::string rest = text.row.finish(); first && !rest.empty()) hear(rest);
+    if (const std::string rest = text.row.finish(text.finished.result); first && !rest.empty()) hear(rest);
     written.push_back(written_text(text.finished.result, text.row, text.finished.reason != EndReason::kCancelled));
   }
   texts.clear();
   return written;
+}
+
+std::string WrittenRow::finish(const Continuation& result) {
+  std::string rest;
+  for (size_t i = 0; search_ && i < result.tokens.size(); ++i) rest += push(result.tokens[i]);
+  return stopped_ ? rest : rest + take(flow_->finish(), true);
 }
 
 std::string WrittenRow::take(const std::string& piece, bool last) {

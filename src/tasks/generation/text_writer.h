@@ -9,12 +9,11 @@ namespace linnet {
 // One text decoded as its tokens come, up to a stop text.
 class WrittenRow {
  public:
-  WrittenRow(std::unique_ptr<TextFlow> flow, std::vector<std::string> stops)
-      : flow_(std::move(flow)), stops_(std::move(stops)) {}
+  explicit WrittenRow(const TextJob& job) : flow_(job.flow()), stops_(job.stops), search_(job.choice.beams > 1) {}
 
   // The text now certain to belong to the result, often "". What may begin a stop text is held back.
   std::string push(int32_t token) { return stopped_ ? "" : take(flow_->push(token), false); }
-  std::string finish() { return stopped_ ? "" : take(flow_->finish(), true); }
+  std::string finish(const Continuation& result);    // what is left, all of it for a search
   bool stopped() const { return stopped_; }          // at a stop text, which is not in the result
   const std::string& text() const { return text_; }  // all that push() and finish() returned
 
@@ -24,6 +23,7 @@ class WrittenRow {
 
   std::unique_ptr<TextFlow> flow_;
   const std::vector<std::string> stops_;
+  const bool search_;  // only knows its text at the end
   std::string text_, pending_;
   bool stopped_ = false;
 };

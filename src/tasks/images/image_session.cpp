@@ -70,6 +70,11 @@ bool is_vit_folder(const std::string& folder) {
   return named_head(config) == ModelHead::kClasses && find_family(config).kind == FamilyKind::kImages;
 }
 
+bool is_image_run(const std::string& folder) {
+  const RunFolder run(folder);
+  return run.has_config() && task_kind(run.load_config()) == TaskKind::kImages;
+}
+
 ImageFormat vit_folder_format(const std::string& folder) {
   const ConfigFile file(folder + "/config.json");
   const VitConfig vit = vit_config(file);

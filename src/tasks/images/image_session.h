@@ -30,6 +30,7 @@ std::string size_text(int64_t height, int64_t width, int64_t channels);  // "28 
 bool starts_from_vit(const Config& config);
 // Whether `folder` is a ViTForImageClassification.
 bool is_vit_folder(const std::string& folder);
+bool is_image_run(const std::string& folder);
 ImageFormat vit_folder_format(const std::string& folder);
 // The configuration's sizes, or those of the initial folder, which must fit the images.
 VitConfig vit_config_of(const Config& config, const ImageFormat& format);

@@ -119,7 +119,7 @@ class ImageTask : public SessionTask {
       format_ = outlined_format(config_, count_);
       assumption = data.why_not + "; assuming that all images are like the first.";
     } else {
-      format_.class_names.resize(10), format_.mean = {0}, format_.deviation = {1};
+      count_ = 60'000, format_.class_names.resize(10), format_.mean = {0}, format_.deviation = {1};
       assumption = data.why_not + "; assuming MNIST's, 60,000 images of 28 x 28 x 1 in 10 classes.";
     }
     format_.problem = image_labels(config_).problem;
@@ -136,9 +136,7 @@ class ImageTask : public SessionTask {
       return linnet::data_at_hand(
           "table of images", {data_path(config_.data, config_.data.train_tsv)}, exact, kQuickTable);
     const std::string& folder = config_.data.data_dir;
-    std::vector<std::string> paths;
-    if (!folder.empty()) paths.push_back(folder);
-    DataAtHand data = linnet::data_at_hand("folder of images", paths, exact, kQuickImages);
+    DataAtHand data = linnet::data_at_hand("folder of images", {folder}, exact, kQuickImages);
     data.read = data.read || (data.bytes > 0 && !has_images(folder));
     return data;
   }
@@ -170,8 +168,6 @@ class ImageTask : public SessionTask {
   TaskEvaluation evaluate(const SharedWork& ranks) override { return session().evaluate(valid_, ranks); }
   void save_assets(const std::string& folder) const override { format_.save(folder); }
 
-  int64_t most() const override { return count_; }
-  uint64_t assumed_bytes() const override { return assumed_bytes_; }
   std::string batches_text(const Session& session) const override {
     return std::to_string(static_cast<const ImageSession&>(session).batch_size) + " images of " +
            size_text(format_.height, format_.width, format_.channels);
@@ -240,9 +236,7 @@ class ImageTask : public SessionTask {
   std::string vit_folder_;                    // with the initial weights; empty: drawn, or a run's
   ImageDataset train_, valid_;
   ImageFormat format_;
-  int64_t count_ = 60'000;  // of training images
-  bool in_memory_ = true;   // as pixels
-  uint64_t assumed_bytes_ = 0;
+  bool in_memory_ = true;  // as pixels
   std::optional<ImageBatches> batches_;
 };
 }  // namespace

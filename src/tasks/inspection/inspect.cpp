@@ -169,7 +169,6 @@ Inspection inspect_classifier(const std::string& folder, const InspectOptions& o
 }
 
 Inspection inspect_masked_model(const std::string& folder, const InspectOptions& options) {
-  const RunFolder run(folder);
   MaskedModel opened = make_masked_model({}, folder);
   MaskedLanguageModel& model = opened.model();
   const PretrainedTokenizer& tokenizer = *opened.tokenizer;
@@ -187,7 +186,7 @@ Inspection inspect_masked_model(const std::string& folder, const InspectOptions&
           text(tokenizer.roles().mask), ")");
     for (size_t i = 0; i < answer.size(); ++i) question.answers[i].id = answer[i];
   }
-  question.load = weights_of(folder, run.has_config() ? nullptr : &opened.pretrained);
+  question.load = weights_of(folder, RunFolder(folder).has_config() ? nullptr : &opened.pretrained);
   return inspection_of(folder, "masked language model", options, question, {shown("text", ids, text)}, text);
 }
 
@@ -205,9 +204,8 @@ Inspection inspect_encoder(const std::string& folder, const InspectOptions& opti
 }
 
 Inspection inspect_model(const std::string& folder, const InspectOptions& options) {
-  const RunFolder run(folder);
-  if (run.has_config() || !is_pretrained_folder(folder)) {
-    const TaskActions& task = task_actions(run.load_config());
+  if (const std::optional<Config> run = run_config(folder)) {
+    const TaskActions& task = task_actions(*run);
     if (!task.inspect) fail_user("run '", folder, "' ", task.no_inspection);
     return task.inspect(folder, options);
   }

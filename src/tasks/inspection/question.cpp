@@ -145,46 +145,42 @@ Findings look_inside(const Question& question, int64_t steps, int threads) {
 }
 
 namespace {
-Question about(const Module& model, std::vector<int32_t> tokens) {
+using Tensors = std::span<const Tensor>;
+
+Question about(const Module& model, std::vector<int32_t> tokens, std::function<Tensor(Tensors)> states,
+    std::function<Tensor(Tensor)> head = {}) {
   return {.model = &model,
       .sequences = {{"tokens", std::move(tokens)}},
-      .states = {},
-      .head = {},
+      .states = std::move(states),
+      .head = std::move(head),
       .answers = {},
       .load = {}};
 }
 }  // namespace
 
 Question ask(CausalModel& model, std::vector<int32_t> tokens) {
-  Question question = about(model, std::move(tokens));
-  question.states = [&model](std::span<const Tensor> in) { return model.hidden({.tokens = in[0]}); };
-  question.head = [&model](Tensor states) { return model.logits(states); };
-  return question;
+  return about(
+      model, std::move(tokens), [&model](Tensors in) { return model.hidden({.tokens = in[0]}); },
+      [&model](Tensor states) { return model.logits(states); });
 }
 
 Question ask(SequenceClassifier& model, std::vector<int32_t> tokens) {
-  Question question = about(model, std::move(tokens));
-  question.states = [&model](std::span<const Tensor> in) { return model.logits(in[0], {}); };
-  return question;
+  return about(model, std::move(tokens), [&model](Tensors in) { return model.logits(in[0], {}); });
 }
 
 Question ask(MaskedLanguageModel& model, std::vector<int32_t> tokens) {
-  Question question = about(model, std::move(tokens));
-  question.states = [&model](std::span<const Tensor> in) { return model.encoder(in[0], {}); };
-  question.head = [&model](Tensor states) { return model.logits_of(model.head(states)); };
-  return question;
+  return about(
+      model, std::move(tokens), [&model](Tensors in) { return model.encoder(in[0], {}); },
+      [&model](Tensor states) { return model.logits_of(model.head(states)); });
 }
 
 Question ask(SentenceEncoder& model, std::vector<int32_t> tokens) {
-  Question question = about(model, std::move(tokens));
-  question.states = [&model](std::span<const Tensor> in) { return model.encoder(in[0], {}); };
-  return question;
+  return about(model, std::move(tokens), [&model](Tensors in) { return model.encoder(in[0], {}); });
 }
 
 Question ask(EncoderDecoder& model, std::vector<int32_t> source, std::vector<int32_t> target_in) {
-  Question question = about(model, {});
+  Question question = about(model, {}, [&model](Tensors in) { return model.target_logits(in[0], {}, in[1], {}); });
   question.sequences = {{"source", std::move(source)}, {"target_in", std::move(target_in)}};
-  question.states = [&model](std::span<const Tensor> in) { return model.target_logits(in[0], {}, in[1], {}); };
   return question;
 }
 }  // namespace linnet

@@ -132,14 +132,13 @@ LanguageText last_part(const Config& config, const LanguageText& all) {
   const int64_t first = std::max<int64_t>(0, std::min(cut, size) - 1);
   return {all.tokens.part(first, size - first), 0, all.packed, all.documents};
 }
-}  // namespace
 
+// The first token has no context and is not scored.
 LanguageText load_language_text(const Config& config, const TextCoder& coder, const std::string& path) {
   if (is_token_file(path)) return map_language_tokens(config, coder, path);
   return encode_language_text(coder, read_texts(config.data, path), has_documents(path), -1, "'" + path + "'");
 }
 
-namespace {
 // Token files: the tokenizer is unknown, or elsewhere.
 LanguageData load_language_tokens(
     const Config& config, const std::string& path, std::shared_ptr<const TextCoder> coder) {
@@ -177,12 +176,10 @@ LanguageData load_language_data(const Config& config, std::shared_ptr<const Text
   return {std::move(coder), std::move(train), std::move(valid)};
 }
 
-LanguageText load_language_split(const Config& config, const TextCoder& coder, const std::string& split) {
-  if (split == "test" && !config.data.test_text.empty())
-    return load_language_text(config, coder, data_path(config.data, config.data.test_text));
-  if (split == "test") fail_user("the run's configuration names no test_text; --split valid takes the validation text");
-  if (!config.data.valid_text.empty())
-    return load_language_text(config, coder, data_path(config.data, config.data.valid_text));
+LanguageText load_evaluated_text(
+    const Config& config, const TextCoder& coder, const std::string& own, const std::string& split) {
+  const std::string file = evaluated_text(config, own, split);
+  if (!file.empty()) return load_language_text(config, coder, file);
   const std::string path = text_path(config, config.data.text, "text");
   if (is_token_file(path)) return last_part(config, map_language_tokens(config, coder, path));
   std::vector<std::string> texts = read_texts(config.data, path);

@@ -31,10 +31,9 @@ struct LanguageData {
 
 // Reads `text` and `valid_text`, or the end of the former. Makes a tokenizer unless `coder` is given.
 LanguageData load_language_data(const Config& config, std::shared_ptr<const TextCoder> coder);
-// The first token has no context and is not scored.
-LanguageText load_language_text(const Config& config, const TextCoder& coder, const std::string& path);
-// "valid" (as in training) or "test" of a run's configuration.
-LanguageText load_language_split(const Config& config, const TextCoder& coder, const std::string& split);
+// For `linnet eval`: the text that evaluated_text() names, or what training holds out.
+LanguageText load_evaluated_text(
+    const Config& config, const TextCoder& coder, const std::string& path, const std::string& split);
 
 struct LanguageOptions {
   bool training = true;

@@ -31,7 +31,7 @@ class LanguageTask : public SessionTask {
   }
 
   std::string assume(const DataAtHand& data) override {
-    tokens_ = data.assumed_tokens(config_.data);
+    tokens_ = data.assumed_tokens(config_.data), assumed_bytes_ = 2 * static_cast<uint64_t>(tokens_);
     language_ = make_language_model(config_, make_number_coder(config_.data.vocab_size), "", /*to_plan=*/true);
     return data.why_not + "; assuming " + std::to_string(tokens_) + " tokens and a vocabulary of " +
            std::to_string(language_.model->vocab_size()) + ".";
@@ -71,7 +71,6 @@ class LanguageTask : public SessionTask {
   void save_assets(const std::string& folder) const override { language_.save_assets(folder); }
 
   int64_t most() const override { return std::max<int64_t>(1, tokens_ / context_); }
-  uint64_t assumed_bytes() const override { return 2 * static_cast<uint64_t>(tokens_); }
   std::string batches_text(const Session& session) const override {
     const ChunkOptions& chunks = static_cast<const LanguageSession&>(session).chunks;
     return std::to_string(chunks.rows) + " x " + std::to_string(chunks.length) + " tokens";
@@ -106,8 +105,7 @@ TaskEvaluation evaluate_language_model(
   if (opened.is_run && opened.config.data.task == "preferences")
     return evaluate_preferences(opened, config, path, split);
   const TextCoder& coder = *opened.coder;
-  const LanguageText text =
-      path.empty() ? load_language_split(config, coder, split) : load_language_text(config, coder, path);
+  const LanguageText text = load_evaluated_text(config, coder, path, split);
   if (text.tokens.size() < 2) fail_user("the text to evaluate has fewer than 2 tokens");
   LanguageSession session(
       config, opened.model, {.training = false, .packed = text.packed, .documents = text.documents});

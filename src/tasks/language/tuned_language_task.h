@@ -102,8 +102,6 @@ template <class Record> class TunedLanguageTask : public SessionTask {
   }
 
   void save_assets(const std::string& folder) const override { language_.save_assets(folder); }
-  int64_t most() const override { return count_; }
-  uint64_t assumed_bytes() const override { return assumed_bytes_; }
   const char* shorter_key() const override { return "context"; }
 
  protected:
@@ -117,8 +115,6 @@ template <class Record> class TunedLanguageTask : public SessionTask {
 
  private:
   const std::string what_;
-  int64_t count_ = 1;  // records to train on
-  uint64_t assumed_bytes_ = 0;
 };
 
 // Records of `path`, by read(path), or if empty of the run's split: test_text or validation records.

@@ -44,8 +44,6 @@ std::vector<TokenSpan> take_end(std::vector<TokenSpan>& documents, int64_t size,
 
 MaskedData load_masked_tokens(const Config& config, const PretrainedTokenizer& tokenizer, const std::string& path) {
   MaskedText train = map_masked_tokens(config, tokenizer, path);
-  if (!config.data.valid_text.empty())
-    return {std::move(train), load_masked_text(config, tokenizer, data_path(config.data, config.data.valid_text))};
   std::vector<TokenSpan> end = take_end(train.documents, train.tokens.size(), config.data.valid_share);
   MaskedText valid{train.tokens, std::move(end)};
   return {std::move(train), std::move(valid)};
@@ -61,10 +59,10 @@ MaskedText load_masked_text(const Config& config, const PretrainedTokenizer& tok
 
 MaskedData load_masked_data(const Config& config, const PretrainedTokenizer& tokenizer) {
   const std::string path = text_path(config, config.data.text, "text");
-  if (is_token_file(path)) return load_masked_tokens(config, tokenizer, path);
   if (!config.data.valid_text.empty())
     return {load_masked_text(config, tokenizer, path),
         load_masked_text(config, tokenizer, data_path(config.data, config.data.valid_text))};
+  if (is_token_file(path)) return load_masked_tokens(config, tokenizer, path);
   std::vector<std::string> texts = read_texts(config.data, path);
   if (texts.empty()) fail_user("'", path, "' holds no text");
   const std::vector<std::string> end = split_end(texts, config.data.valid_share);
@@ -74,12 +72,5 @@ MaskedData load_masked_data(const Config& config, const PretrainedTokenizer& tok
     fail_user("there is no validation text: valid_share = ", config.data.valid_share, " of '", path,
         "' is empty, and valid_text is not given");
   return data;
-}
-
-MaskedText load_masked_split(const Config& config, const PretrainedTokenizer& tokenizer, const std::string& split) {
-  const std::string& own = split == "test" ? config.data.test_text : config.data.valid_text;
-  if (!own.empty()) return load_masked_text(config, tokenizer, data_path(config.data, own));
-  if (split == "test") fail_user("the run's configuration names no test_text; --split valid takes the validation text");
-  return load_masked_data(config, tokenizer).valid;
 }
 }  // namespace linnet

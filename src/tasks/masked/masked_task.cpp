@@ -5,6 +5,7 @@
 #include "engine/exec/backend.h"
 #include "models/families/encoder_family.h"
 #include "tasks/task_table.h"
+#include "tasks/text_files.h"
 #include "training/run/pretrained_run.h"
 #include "training/run/run_folder.h"
 #include "training/run/run_setup.h"
@@ -173,7 +174,7 @@ class MaskedTask : public SessionTask {
     const EncoderConfig& encoder = model_.model().encoder.config;
     const TokenRoles roles{.pad = 0, .classify = 1, .separate = 2, .mask = 3};
     masking_ = masking_options(config_, encoder, roles, encoder.vocab_size, true);
-    tokens_ = data.assumed_tokens(config_.data);
+    tokens_ = data.assumed_tokens(config_.data), assumed_bytes_ = 2 * static_cast<uint64_t>(tokens_);
     return data.why_not + "; assuming " + std::to_string(tokens_) +
            " tokens in documents of all lengths, and a vocabulary of " + std::to_string(encoder.vocab_size) + ".";
   }
@@ -201,7 +202,6 @@ class MaskedTask : public SessionTask {
   }
 
   int64_t most() const override { return std::max<int64_t>(1, tokens_ / masking_.lengths.back()); }
-  uint64_t assumed_bytes() const override { return 2 * static_cast<uint64_t>(tokens_); }
   std::string batches_text(const Session& session) const override {
     const MaskingOptions& masking = static_cast<const MaskedSession&>(session).masking;
     const int64_t longest = masking.lengths.back();
@@ -235,8 +235,9 @@ TaskEvaluation evaluate_masked_model(
     const std::string& folder, const Config& config, const std::string& path, const std::string& split) {
   MaskedModel model = open_masked_model(folder);
   const PretrainedTokenizer& tokenizer = *model.tokenizer;
+  const std::string file = evaluated_text(config, path, split);
   const MaskedText text =
-      path.empty() ? load_masked_split(config, tokenizer, split) : load_masked_text(config, tokenizer, path);
+      file.empty() ? load_masked_data(config, tokenizer).valid : load_masked_text(config, tokenizer, file);
   const MaskingOptions masking = masking_options(
       config, model.model().encoder.config, tokenizer.roles(), tokenizer.vocab_size(), text.documents.size() > 1);
   MaskedChunks chunks(text.tokens, text.documents, masking, 0);

@@ -37,6 +37,4 @@ struct MaskedData {
 // `text` and `valid_text`, or the end of the former.
 MaskedData load_masked_data(const Config& config, const PretrainedTokenizer& tokenizer);
 MaskedText load_masked_text(const Config& config, const PretrainedTokenizer& tokenizer, const std::string& path);
-// "valid" (as in training) or "test" of a run's configuration.
-MaskedText load_masked_split(const Config& config, const PretrainedTokenizer& tokenizer, const std::string& split);
 }  // namespace linnet

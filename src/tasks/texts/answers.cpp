@@ -226,8 +226,5 @@ class Answers : public TextTask {
 };
 }  // namespace
 
-const TextTask& answers_task() {
-  static const Answers task;
-  return task;
-}
+const TextTask& answers_task() { return only<Answers>(); }
 }  // namespace linnet

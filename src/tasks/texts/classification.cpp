@@ -107,8 +107,5 @@ class Classification : public TextTask {
 };
 }  // namespace
 
-const TextTask& classification_task() {
-  static const Classification task;
-  return task;
-}
+const TextTask& classification_task() { return only<Classification>(); }
 }  // namespace linnet

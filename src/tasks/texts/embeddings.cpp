@@ -188,9 +188,7 @@ class Embeddings : public TextTask {
         continue;
       }
       answer.json["embedding"] = embedding;
-      std::string& numbers = answer.cells.emplace_back();
-      for (const float number : embedding) numbers += ' ', append_shortest(numbers, number);
-      numbers.erase(0, 1);
+      append_shortest(answer.cells.emplace_back(), embedding, ' ');
     }
     return answers;
   }
@@ -202,8 +200,5 @@ class Embeddings : public TextTask {
 };
 }  // namespace
 
-const TextTask& embeddings_task() {
-  static const Embeddings task;
-  return task;
-}
+const TextTask& embeddings_task() { return only<Embeddings>(); }
 }  // namespace linnet

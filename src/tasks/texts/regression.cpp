@@ -73,8 +73,5 @@ class Regression : public TextTask {
 };
 }  // namespace
 
-const TextTask& regression_task() {
-  static const Regression task;
-  return task;
-}
+const TextTask& regression_task() { return only<Regression>(); }
 }  // namespace linnet

@@ -91,8 +91,5 @@ class SeveralLabels : public TextTask {
 };
 }  // namespace
 
-const TextTask& several_labels_task() {
-  static const SeveralLabels task;
-  return task;
-}
+const TextTask& several_labels_task() { return only<SeveralLabels>(); }
 }  // namespace linnet

@@ -90,6 +90,12 @@ class TextTask {
   TextLoss* const loss;
 };
 
+// The one object of a task.
+template <class Task> const TextTask& only() {
+  static const Task task;
+  return task;
+}
+
 // The index of `name`, a record's label, among the outputs. User error naming the line if it is none. `what`: "label".
 size_t output_of(const std::string& name, const Names& outputs, const std::string& where, const char* what = "label");
 

@@ -213,10 +213,8 @@ class TextTraining : public SessionTask {
   }
 
   DataAtHand data_at_hand(bool exact) const override {
-    std::vector<std::string> paths;
-    for (const std::string* name : {&config_.data.train_tsv, &config_.data.valid_tsv})
-      if (!name->empty()) paths.push_back(data_path(config_.data, *name));
-    DataAtHand data = linnet::data_at_hand("training text", paths, exact);
+    DataAtHand data = linnet::data_at_hand("training text",
+        {data_path(config_.data, config_.data.train_tsv), data_path(config_.data, config_.data.valid_tsv)}, exact);
     const std::string& from = config_.model.from;
     const bool known = from.empty() || is_onnx_path(from) || is_pretrained_folder(from);
     if (data.read && !known) data.read = false, data.why_not = "There is no model folder '" + from + "'";
@@ -242,7 +240,6 @@ class TextTraining : public SessionTask {
     save_pretrained_assets(folder, model_, *tokenizer_);
   }
 
-  int64_t most() const override { return count_; }
   std::string batches_text(const Session& session) const override {
     const auto& texts = static_cast<const TextSession&>(session);
     return std::to_string(texts.rows) + " texts of up to " + std::to_string(texts.lengths.back()) + " tokens, " +
@@ -347,7 +344,6 @@ class TextTraining : public SessionTask {
   bool pairs_ = false;
   TextExamples train_, valid_;
   TextRecords valid_records_;
-  int64_t count_ = 0;  // of training examples
   std::optional<TextBatches> batches_;
   std::optional<CachedBatches> cached_;  // of batches_, with cached gradients
 };

@@ -126,8 +126,5 @@ class TokenClassification : public TextTask {
 };
 }  // namespace
 
-const TextTask& token_classification_task() {
-  static const TokenClassification task;
-  return task;
-}
+const TextTask& token_classification_task() { return only<TokenClassification>(); }
 }  // namespace linnet

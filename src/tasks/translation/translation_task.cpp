@@ -89,10 +89,9 @@ class TranslationTask : public SessionTask {
       if (exact || data.train_samples <= kQuickSamples) return {.read = true};
       return {.why_not = std::to_string(data.train_samples) + " samples were not made (--exact makes them)"};
     }
-    std::vector<std::string> paths;
-    for (const std::string* name : {&data.train_source, &data.train_target, &data.train_tsv})
-      if (!name->empty()) paths.push_back(data_path(data, *name));
-    return linnet::data_at_hand("training text", paths, exact);
+    return linnet::data_at_hand("training text",
+        {data_path(data, data.train_source), data_path(data, data.train_target), data_path(data, data.train_tsv)},
+        exact);
   }
 
   std::unique_ptr<Session> make_session(const Config& config, bool verify) override {
@@ -126,7 +125,6 @@ class TranslationTask : public SessionTask {
   int64_t DataConfig::*batch_key() const override {
     return config_.data.batch_tokens > 0 ? &DataConfig::batch_tokens : &DataConfig::batch_size;
   }
-  uint64_t assumed_bytes() const override { return assumed_bytes_; }
   std::string batches_text(const Session& session) const override {
     const std::vector<BatchShape>& shapes = static_cast<const TranslationSession&>(session).shapes;
     const BatchShape& shape = shapes.back();
@@ -151,7 +149,6 @@ class TranslationTask : public SessionTask {
   std::unique_ptr<PairDataset> train_;
   std::unique_ptr<EvaluationSet> valid_;
   std::vector<std::pair<int, int>> lengths_;  // of all pairs that must fit a batch
-  uint64_t assumed_bytes_ = 0;
   std::unique_ptr<Buckets> buckets_;
   std::unique_ptr<BatchStream> stream_;
   int64_t evaluations_ = 0;

@@ -46,6 +46,12 @@ PretrainedModel open_run_model(const std::string& folder) {
   return model;
 }
 
+std::optional<Config> run_config(const std::string& folder) {
+  const RunFolder run(folder);
+  if (!run.has_config() && is_pretrained_folder(folder)) return {};
+  return run.load_config();
+}
+
 LoadWeights weights_of(const std::string& folder, const PretrainedModel* model) {
   return [folder, model](const ParameterLayout& layout, const ParameterTarget& parameters) {
     if (model) load_parameters(*model, layout, parameters);

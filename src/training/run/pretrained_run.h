@@ -12,6 +12,9 @@ class TrainingState;
 using LoadWeights = std::function<void(const ParameterLayout& layout, const ParameterTarget& parameters)>;
 // The best weights of the run in `folder`; with `model`, those of the folder that `model` was opened from.
 LoadWeights weights_of(const std::string& folder, const PretrainedModel* model = nullptr);
+// The configuration of a run folder; empty for a model folder. User error for a folder that is neither.
+std::optional<Config> run_config(const std::string& folder);
+
 // A model for use: a run's, or a model folder's. `Model` has the parts `model` and `pretrained`.
 template <class Model> struct Opened : Model {
   Config config;  // of the run, or made for a model folder

@@ -11,8 +11,7 @@ SingleShapeLearner::SingleShapeLearner(const Module& model, LossFunction loss, c
       store_(*options.backend) {
   const LossFunction whole = loss;
   loss = loss_of_rank(std::move(loss), layout_.shared_division());
-  shared_ = {store_.add_region("arena", MemoryKind::kActivations, 0),
-      store_.add_region("workspace", MemoryKind::kWorkspace, 0)};
+  shared_ = add_shared_regions(store_);
   trainer_ = std::make_unique<Trainer>(layout_, store_, shared_, options);
   // The user fills what the loss reads beyond the trainer's states; on pipeline stages, the whole batch.
   const ModelStages* stages = stages_of(layout_);
