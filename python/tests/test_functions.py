@@ -58,6 +58,14 @@ FUNCTIONS: dict[str, tuple[typing.Callable[..., typing.Any], typing.Callable[...
     "sort": (lambda x, y: ln.sort(x), lambda x, y: np.sort(x)),
     "argsort": (lambda x, y: ln.argsort(x, descending=True), lambda x, y: np.argsort(-x)),
     "einsum": (lambda x, y: ln.einsum("ij,kj->ik", x, y), lambda x, y: x @ y.T),
+    "einsum of all other axes": (
+        lambda x, y: ln.einsum("...ij,kj->...ik", x.reshape(2, 2, 2, 3), y.reshape(8, 3)),
+        lambda x, y: np.einsum("...ij,kj->...ik", x.reshape(2, 2, 2, 3), y.reshape(8, 3)),
+    ),
+    "einsum without a result": (
+        lambda x, y: ln.einsum("b...a,...c", x.reshape(2, 3, 4), y.reshape(3, 8)),
+        lambda x, y: np.einsum("b...a,...c", x.reshape(2, 3, 4), y.reshape(3, 8)),
+    ),
     "cumsum": (lambda x, y: ln.cumsum(x, 1), lambda x, y: np.cumsum(x, 1)),
     "tril": (lambda x, y: ln.tril(x, 1), lambda x, y: np.tril(x, 1)),
     "pad": (

@@ -67,40 +67,23 @@ void gather(OnnxCall& call) {
   call.set(compose::move_axes(reshape(rows, apart), back));
 }
 
-// One element per index, from a table of width 1.
-Tensor elements_at(Tensor x, Tensor locations, const Shape& shape) {
-  const int64_t count = x.shape().elements();
-  return reshape(embedding(reshape(x, {count, 1}), reshape(locations, {locations.shape().elements()})), shape);
-}
-
-// f64: where each element of `shape` begins in a tensor with these strides, without `axis`.
-Tensor places_without(OnnxCall& call, const Shape& shape, const Shape& strides, int axis) {
-  std::vector<double> locations;
-  compose::each_index(shape, [&](const std::vector<int64_t>& index) {
-    double location = 0;
-    for (int a = 0; a < shape.rank(); ++a)
-      if (a != axis) location += static_cast<double>(index[a] * strides[a]);
-    locations.push_back(location);
-  });
-  return call.values(shape, locations, DType::kF64);
-}
-
-// i32 locations of elements that indices along one axis select.
-Tensor element_places(OnnxCall& call, size_t operand, const Shape& of, int axis) {
-  const Shape shape = call.shape(operand);
-  const Shape strides = dense_strides(of);
-  const Tensor along = cast(row_ids(call, operand, of[axis]), DType::kF64);
-  const auto stride = static_cast<double>(strides[axis]);
-  const Tensor locations = elementwise(call, {along, places_without(call, shape, strides, axis)},
-      [=](Number index, Number begin) { return index * stride + begin; });
-  return cast(locations, DType::kI32);
-}
-
 void gather_elements(OnnxCall& call) {
-  const Shape shape = call.shape();
+  const Shape shape = call.shape(), indices = call.shape(1), strides = dense_strides(shape);
   const int axis = call.axis_of(0);
-  if (call.shape(1).rank() != shape.rank()) call.fail("indices with another number of axes");
-  call.set(elements_at(call.tensor(0), element_places(call, 1, shape, axis), call.shape(1)));
+  if (indices.rank() != shape.rank()) call.fail("indices with another number of axes");
+  std::vector<double> begins;  // where each index' elements along `axis` begin
+  compose::each_index(indices, [&](const std::vector<int64_t>& index) {
+    begins.push_back(0);
+    for (int a = 0; a < shape.rank(); ++a)
+      if (a != axis) begins.back() += static_cast<double>(index[a] * strides[a]);
+  });
+  const Tensor along = cast(row_ids(call, 1, shape[axis]), DType::kF64);
+  const auto stride = static_cast<double>(strides[axis]);
+  const Tensor locations = elementwise(call, {along, call.values(indices, begins, DType::kF64)},
+      [=](Number index, Number begin) { return index * stride + begin; });
+  const Tensor table = reshape(call.tensor(0), {shape.elements(), 1});
+  const Tensor rows = embedding(table, reshape(cast(locations, DType::kI32), {indices.elements()}));
+  call.set(reshape(rows, indices));
 }
 
 void gather_nd(OnnxCall& call) {

@@ -110,7 +110,7 @@ void add_binary(nb::module_& module) {
         return einsum(equation, tensors_of(nb::cast<std::vector<Operand>>(operands)), python_line());
       },
       nb::sig("def einsum(equation: str, *operands: Tensor | Parameter | LayerParameter) -> Tensor"),
-      "Products summed over letters, as NumPy's: einsum(\"bij,bjk->bik\", a, b). Each letter once in an operand.");
+      "Products summed over letters, as NumPy's: einsum(\"...ij,jk->...ik\", a, b). Each letter once in an operand.");
   module.def("clamp", recorded(clamp), "x"_a, "low"_a, "high"_a, "x where low <= x <= high, else the nearer bound.");
 }
 
