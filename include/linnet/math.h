@@ -146,8 +146,9 @@ enum class Interpolation { kNearest, kBilinear };
 Tensor resize(At x, int64_t height, int64_t width, Interpolation how = Interpolation::kBilinear);
 
 // Products of tensors, summed over letters, as NumPy's: "bij,bjk->bik" is a batch of matrix products. One letter for
-// each axis, each at most once in an operand; those that the result lacks are summed over. Without "->" the result has
-// the letters that occur once, in the order of the alphabet. Three or more operands are multiplied from left to right.
+// each axis, each at most once in an operand; those that the result lacks are summed over. "..." stands for all other
+// axes of an operand, which agree from the last one on. Without "->" the result has those and the letters that occur
+// once, in the order of the alphabet. Three or more operands are multiplied from left to right.
 Tensor einsum(
     const std::string& equation, const std::vector<Tensor>& operands, SourceLine where = SourceLine::current());
 

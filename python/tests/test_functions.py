@@ -38,6 +38,11 @@ FUNCTIONS: dict[str, tuple[typing.Callable[..., typing.Any], typing.Callable[...
         lambda x, y: (x > y) + 2 * (x >= 0.5) + 4 * (x < y) + 8 * (x <= 0) + 16 * (x == x) + 32 * (x != 1),
     ),
     "arrays among tensors": (lambda x, y: np.arange(6.0) * x + Y - X[:1], lambda x, y: np.arange(6) * x + Y - X[:1]),
+    "whole numbers in arithmetic": (
+        lambda x, y: np.arange(6) * x + np.int64(2) * y - 3 * (IDS[:, None] == x.astype("int32")),
+        lambda x, y: np.arange(6) * x + 2 * y - 3 * (IDS[:, None] == x.astype(np.int32)),
+    ),
+    "where of numbers": (lambda x, y: ln.where(X > y, 1, -0.5), lambda x, y: np.where(x > y, 1, -0.5)),
     "abs": (lambda x, y: ln.abs(x), lambda x, y: np.abs(x)),
     "logical": (
         lambda x, y: ln.logical_or(ln.logical_and(x > y, x < y), ln.logical_not(x < y)),
@@ -53,6 +58,14 @@ FUNCTIONS: dict[str, tuple[typing.Callable[..., typing.Any], typing.Callable[...
     "sort": (lambda x, y: ln.sort(x), lambda x, y: np.sort(x)),
     "argsort": (lambda x, y: ln.argsort(x, descending=True), lambda x, y: np.argsort(-x)),
     "einsum": (lambda x, y: ln.einsum("ij,kj->ik", x, y), lambda x, y: x @ y.T),
+    "einsum of all other axes": (
+        lambda x, y: ln.einsum("...ij,kj->...ik", x.reshape(2, 2, 2, 3), y.reshape(8, 3)),
+        lambda x, y: np.einsum("...ij,kj->...ik", x.reshape(2, 2, 2, 3), y.reshape(8, 3)),
+    ),
+    "einsum without a result": (
+        lambda x, y: ln.einsum("b...a,...c", x.reshape(2, 3, 4), y.reshape(3, 8)),
+        lambda x, y: np.einsum("b...a,...c", x.reshape(2, 3, 4), y.reshape(3, 8)),
+    ),
     "cumsum": (lambda x, y: ln.cumsum(x, 1), lambda x, y: np.cumsum(x, 1)),
     "tril": (lambda x, y: ln.tril(x, 1), lambda x, y: np.tril(x, 1)),
     "pad": (
@@ -161,6 +174,27 @@ def test_layers_of_sequences_and_of_sizes_that_differ() -> None:
     state = learner.state_dict()
     assert state["conv.weight"].shape == (3, 1, 3, 2)
     assert state["lstm.weight_ih_l0"].shape == (20, 4) and state["gru.bias_hh_l0"].shape == (9,)
+
+
+def test_parameters_have_the_methods_of_tensors() -> None:
+    class Net(ln.Module):
+        def __init__(self) -> None:
+            self.table = ln.parameter((2, 3), ln.init.values(X[:2, :3]))
+            self.line = ln.Linear(3, 2)
+
+    net = Net()
+
+    def loss(x: ln.Tensor) -> tuple[ln.Tensor, dict[str, ln.Tensor]]:
+        penalty = net.table.mean(0).sum() + net.line.weight.reshape(3, 2).max()
+        return penalty, {"table": net.table.transpose(0, 1).reshape(-1) + x, "weight": net.line.weight.sum(axis=0)}
+
+    assert net.table.shape == (2, 3)
+    learner = ln.Learner(net, loss, (np.zeros(6, np.float32),))
+    answer, weight = learner.predict(np.zeros(6, np.float32)), learner.state_dict()["line.weight"]
+    np.testing.assert_array_equal(answer["table"], X[:2, :3].T.ravel())
+    np.testing.assert_allclose(answer["weight"], weight.sum(0), rtol=1e-6)
+    learner.step(np.zeros(6, np.float32), rate=0.0)
+    np.testing.assert_allclose(learner.gradient("table"), np.full((2, 3), 0.5))
 
 
 def test_arrays_of_other_types_are_converted() -> None:

@@ -24,6 +24,7 @@ class Einsum {
     parse(equation);
     if (terms_.size() != operands.size())
       fail(terms_.size(), " operands are named, and ", operands.size(), " are given");
+    name_rest(operands);
     for (size_t i = 0; i < terms_.size(); ++i) take(terms_[i], operands[i]);
     for (const char letter : result_)
       if (!sizes_.contains(letter)) fail("no operand has the letter ", letter, " of the result");
@@ -47,12 +48,14 @@ class Einsum {
 
   template <class... Parts> void fail(const Parts&... problem) const { steps_.fail(text_of_parts(problem...)); }
 
+  static constexpr char kRest = '*';  // "..."
   static bool has(const std::string& letters, char letter) { return letters.find(letter) != letters.npos; }
 
   void parse(const std::string& equation) {
     std::string text;
     for (const char c : equation)
       if (c != ' ') text += c;
+    for (size_t at = 0; (at = text.find("...")) != text.npos;) text.replace(at, 3, 1, kRest);
     const size_t arrow = text.find("->");
     terms_.emplace_back();
     for (const char c : text.substr(0, arrow)) {
@@ -76,11 +79,26 @@ class Einsum {
     for (const Term& term : terms_)
       for (const char c : term.letters) ++counts[c];
     for (const auto& [letter, count] : counts)
-      if (count == 1) result_ += letter;
+      if (count == 1 || letter == kRest) result_ += letter;
+  }
+
+  // The axes that "..." stands for are called 0, 1 and so on, the last one of each term alike.
+  void name_rest(const std::vector<Tensor>& operands) {
+    std::vector<size_t> counts;
+    for (size_t i = 0; i < terms_.size(); ++i) {
+      const size_t letters = terms_[i].letters.size(), rank = operands[i].shape().rank();
+      counts.push_back(has(terms_[i].letters, kRest) && rank + 1 > letters ? rank + 1 - letters : 0);
+    }
+    const std::string names = std::string("0123456789").substr(0, *std::ranges::max_element(counts));
+    const auto name = [](std::string& letters, const std::string& names) {
+      if (has(letters, kRest)) letters.replace(letters.find(kRest), 1, names);
+    };
+    for (size_t i = 0; i < terms_.size(); ++i) name(terms_[i].letters, names.substr(names.size() - counts[i]));
+    name(result_, names);
   }
 
   void check_letter(char c) const {
-    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == kRest;
     if (!letter) fail("'", c, "' is no letter");
   }
 

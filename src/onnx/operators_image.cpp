@@ -191,8 +191,8 @@ void conv_transpose(OnnxCall& call) {
     const bool same = automatic == "SAME_UPPER" || automatic == "SAME_LOWER";
     if (same || !wanted.empty()) {
       const int64_t out = wanted.empty() ? length * w[i].stride : wanted[wanted.size() - axes + i];
-      const int64_t total = (length - 1) * w[i].stride + last + 1 + extra[i] - out;
-      before = automatic == "SAME_LOWER" ? total - total / 2 : total / 2;
+      const int64_t total = (length - 1) * w[i].stride + last + 1 + extra[i] - out, cut = std::max<int64_t>(total, 0);
+      before = automatic == "SAME_UPPER" ? cut / 2 : cut - cut / 2;
       after = total - before;
     } else if (automatic == "VALID") {
       before = after = 0;
@@ -319,7 +319,7 @@ double source_location(const OnnxCall& call, const Sampling& s, int64_t i, int64
   if (s.locations == "half_pixel") return (x + 0.5) / scale - 0.5;
   if (s.locations == "asymmetric") return x / scale;
   if (s.locations == "pytorch_half_pixel") return out > 1 ? (x + 0.5) / scale - 0.5 : 0;
-  if (s.locations == "align_corners") return out > 1 ? x * (length - 1) / (length * scale - 1) : 0;
+  if (s.locations == "align_corners") return out > 1 ? x * (length - 1) / (count - 1) : 0;
   if (s.locations == "half_pixel_symmetric") {
     const double adjustment = count / (scale * length), center = length / 2;
     return center * (1 - adjustment) + (x + 0.5) / scale - 0.5;

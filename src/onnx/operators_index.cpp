@@ -67,49 +67,23 @@ void gather(OnnxCall& call) {
   call.set(compose::move_axes(reshape(rows, apart), back));
 }
 
-// One element per index, from a table of width 1.
-Tensor elements_at(Tensor x, Tensor locations, const Shape& shape) {
-  const int64_t count = x.shape().elements();
-  return reshape(embedding(reshape(x, {count, 1}), reshape(locations, {locations.shape().elements()})), shape);
-}
-
-// f64: where each element of `shape` begins in a tensor with these strides, without `axis`.
-Tensor places_without(OnnxCall& call, const Shape& shape, const Shape& strides, int axis) {
-  std::vector<double> locations;
-  compose::each_index(shape, [&](const std::vector<int64_t>& index) {
-    double location = 0;
-    for (int a = 0; a < shape.rank(); ++a)
-      if (a != axis) location += static_cast<double>(index[a] * strides[a]);
-    locations.push_back(location);
-  });
-  return call.values(shape, locations, DType::kF64);
-}
-
-// i32 locations of elements that indices along one axis select.
-Tensor element_places(OnnxCall& call, size_t operand, const Shape& of, int axis) {
-  const Shape shape = call.shape(operand);
-  const Shape strides = dense_strides(of);
-  const Tensor along = cast(row_ids(call, operand, of[axis]), DType::kF64);
-  const auto stride = static_cast<double>(strides[axis]);
-  const Tensor locations = elementwise(call, {along, places_without(call, shape, strides, axis)},
-      [=](Number index, Number begin) { return index * stride + begin; });
-  return cast(locations, DType::kI32);
-}
-
 void gather_elements(OnnxCall& call) {
-  const Shape shape = call.shape();
+  const Shape shape = call.shape(), indices = call.shape(1), strides = dense_strides(shape);
   const int axis = call.axis_of(0);
-  if (call.shape(1).rank() != shape.rank()) call.fail("indices with another number of axes");
-  call.set(elements_at(call.tensor(0), element_places(call, 1, shape, axis), call.shape(1)));
-}
-
-// The location at these indices of the axes from `axis` on; `row` counts those before.
-int64_t location_of(const OnnxCall& call, const int64_t* indices, int depth, int axis = 0, int64_t row = 0) {
-  for (int d = 0; d < depth; ++d) {
-    const int64_t size = call.shape()[axis + d];
-    row = row * size + index_of(call, indices[d], size);
-  }
-  return row;
+  if (indices.rank() != shape.rank()) call.fail("indices with another number of axes");
+  std::vector<double> begins;  // where each index' elements along `axis` begin
+  compose::each_index(indices, [&](const std::vector<int64_t>& index) {
+    begins.push_back(0);
+    for (int a = 0; a < shape.rank(); ++a)
+      if (a != axis) begins.back() += static_cast<double>(index[a] * strides[a]);
+  });
+  const Tensor along = cast(row_ids(call, 1, shape[axis]), DType::kF64);
+  const auto stride = static_cast<double>(strides[axis]);
+  const Tensor locations = elementwise(call, {along, call.values(indices, begins, DType::kF64)},
+      [=](Number index, Number begin) { return index * stride + begin; });
+  const Tensor table = reshape(call.tensor(0), {shape.elements(), 1});
+  const Tensor rows = embedding(table, reshape(cast(locations, DType::kI32), {indices.elements()}));
+  call.set(reshape(rows, indices));
 }
 
 void gather_nd(OnnxCall& call) {
@@ -117,20 +91,27 @@ void gather_nd(OnnxCall& call) {
   const auto batch = static_cast<int>(call.integer("batch_dims", 0));
   const int depth = static_cast<int>(indices[-1]);
   if (batch < 0 || batch + depth > shape.rank() || batch >= indices.rank()) call.fail("indices do not fit the data");
-  const std::vector<int64_t> given = call.ints(1);
+  if (call.is_known(1))
+    for (int axis = batch; const int64_t index : call.ints(1)) {
+      index_of(call, index, shape[axis]);
+      if (++axis == batch + depth) axis = batch;
+    }
   const int64_t rows = shape.elements(0, batch + depth), width = shape.elements(batch + depth, shape.rank());
-  const int64_t batches = shape.elements(0, batch);
-  const auto tuples = static_cast<int64_t>(given.size()) / std::max(depth, 1);
-  std::vector<double> locations;
-  for (int64_t t = 0; t < tuples; ++t) {
-    const int64_t row = t / std::max<int64_t>(tuples / std::max<int64_t>(batches, 1), 1);
-    locations.push_back(static_cast<double>(location_of(call, given.data() + t * depth, depth, batch, row)));
+  const int64_t tuples = indices.elements(0, indices.rank() - 1);
+  const Tensor given = reshape(call.tensor(1, DType::kF64), {tuples, depth});
+  std::vector<double> batches;  // of each tuple
+  for (int64_t t = 0; t < tuples; ++t)
+    batches.push_back(static_cast<double>(t / indices.elements(batch, indices.rank() - 1)));
+  Tensor row = call.values({tuples}, batches, DType::kF64);
+  for (int d = 0; d < depth; ++d) {
+    const auto size = static_cast<double>(shape[batch + d]);
+    row = elementwise(call, {row, reshape(slice(given, 1, d, 1), {tuples})},
+        [=](Number row, Number index) { return row * size + select(0 > index, index + size, index); });
   }
-  const Tensor ids = cast(call.values({tuples}, locations, DType::kF64), DType::kI32);
   Shape result;
   for (int i = 0; i + 1 < indices.rank(); ++i) result.push_back(indices[i]);
   for (int i = batch + depth; i < shape.rank(); ++i) result.push_back(shape[i]);
-  call.set(reshape(embedding(reshape(call.tensor(0), {rows, width}), ids), result));
+  call.set(reshape(embedding(reshape(call.tensor(0), {rows, width}), cast(row, DType::kI32)), result));
 }
 
 // Writes rows of `updates` [n, width] over rows `locations` of data [rows, width]; repeats overwrite or reduce.
@@ -179,8 +160,11 @@ void scatter_nd(OnnxCall& call) {
   if (depth > shape.rank()) call.fail("indices do not fit the data");
   const int64_t rows = shape.elements(0, depth), width = shape.elements(depth, shape.rank());
   const std::vector<int64_t> given = call.ints(1);
-  const std::vector<int64_t> locations = mapped(indices.elements() / std::max(depth, 1),
-      [&](int64_t t) { return location_of(call, given.data() + t * depth, depth); });
+  const std::vector<int64_t> locations = mapped(indices.elements() / std::max(depth, 1), [&](int64_t t) {
+    int64_t row = 0;
+    for (int d = 0; d < depth; ++d) row = row * shape[d] + index_of(call, given[t * depth + d], shape[d]);
+    return row;
+  });
   const auto count = static_cast<int64_t>(locations.size());
   if (call.shape(2).elements() != count * width) call.fail("updates do not fit the indices");
   scatter_rows(call, reshape(call.tensor(0), {rows, width}), reshape(call.tensor(2), {count, width}), locations, shape);
@@ -282,7 +266,7 @@ OnnxOperatorRows index_operators() {
       {"ArgMin", arg_extreme<-1>},
       {"Gather", gather},
       {"GatherElements", gather_elements},
-      {"GatherND", gather_nd, "indices must be known"},
+      {"GatherND", gather_nd},
       {"OneHot", one_hot_operator, "depth and values must be known", {1, 2}},
       {"Scatter", scatter_elements, "indices must be known"},
       {"ScatterElements", scatter_elements, "indices must be known"},

@@ -249,7 +249,7 @@ OnnxOperatorRows matrix_operators() {
   const auto reduction = [](Kind kind) { return [=](OnnxCall& call) { reduce(call, kind); }; };
   return {
       {"CumSum", cumulative_sum, "of at most 8192 elements; the axis must be known"},
-      {"Einsum", einsum, "without \"...\" and repeated letters in a term"},
+      {"Einsum", einsum, "without repeated letters in a term"},
       {"Gemm", gemm_operator},
       {"Hardmax", hardmax},
       {"LogSoftmax", [](OnnxCall& call) { over_axis(call, [](Tensor x) { return x - log_sum_exp_last(x); }); }},

@@ -116,6 +116,42 @@ TEST(OnnxOperators, ConvolutionsAlongOneAxisTakeItsStride) {
   EXPECT_EQ(run_node("Conv", {image, filter}, 1, {both})[0], (std::vector<double>{12, 45}));
 }
 
+// What is above output_shape is cut off at the beginning, but of SAME_UPPER at the end; what is missing is at the end.
+TEST(OnnxOperators, TransposedConvolutionsAreCutToTheirShape) {
+  const Operand x{{1, 1, 2}, {1, 10}}, weight{{1, 1, 3}, {1, 2, 3}};
+  const auto cut_to = [&](int64_t size, const std::string& automatic) {
+    return run_node("ConvTranspose", {x, weight}, 1,
+        {ints_attribute("strides", {2}), ints_attribute("output_shape", {size}),
+            text_attribute("auto_pad", automatic)})[0];
+  };
+  const std::vector<double> whole{1, 2, 13, 20, 30};
+  EXPECT_EQ(cut_to(5, "NOTSET"), whole);
+  EXPECT_EQ(cut_to(4, "NOTSET"), std::vector<double>(whole.begin() + 1, whole.end()));
+  EXPECT_EQ(cut_to(4, "SAME_LOWER"), cut_to(4, "NOTSET"));
+  EXPECT_EQ(cut_to(4, "SAME_UPPER"), std::vector<double>(whole.begin(), whole.end() - 1));
+  EXPECT_EQ(cut_to(6, "NOTSET"), (std::vector<double>{1, 2, 13, 20, 30, 0}));
+}
+
+// The corners of 5 elements that 3 x 1.75 gives lie on those of the 3, as in PyTorch.
+TEST(OnnxOperators, ResizeAlignsCornersOfWholeSizes) {
+  const auto got = run_node("Resize", {{{1, 1, 3}, {0, 10, 30}}, {}, {{3}, {1, 1, 1.75F}, OnnxElement::kFloat, true}},
+      1, {text_attribute("mode", "linear"), text_attribute("coordinate_transformation_mode", "align_corners")});
+  expect_near(got[0], {0, 5, 10, 20, 30});
+}
+
+// Computed indices, as exporters write x[arange(rows), last]: of one axis in each batch, and of two axes.
+TEST(OnnxOperators, GatherNdTakesComputedIndices) {
+  const Operand x{{2, 3, 2}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}};
+  for (const bool known : {false, true}) {
+    EXPECT_EQ(run_node("GatherND", {x, {{2, 1}, {2, -3}, OnnxElement::kInt64, known}}, 1,
+                  {int_attribute("batch_dims", 1)})[0],
+        (std::vector<double>{4, 5, 6, 7}));
+    EXPECT_EQ(run_node("GatherND", {x, {{3, 2}, {1, 2, 0, 1, -1, -2}, OnnxElement::kInt64, known}}, 1)[0],
+        (std::vector<double>{10, 11, 2, 3, 8, 9}));
+  }
+  EXPECT_THROW(run_node("GatherND", {x, {{1, 2}, {1, 3}, OnnxElement::kInt64, true}}, 1), Error);
+}
+
 // In training mode, while the network is trained: what is left is scaled, and the second result says what that is.
 TEST(OnnxOperators, DropoutDropsInTraining) {
   const Operand x{{4, 16}, std::vector<float>(64, 3)}, ratio{{}, {0.25F}, OnnxElement::kFloat, true},

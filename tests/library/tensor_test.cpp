@@ -203,11 +203,17 @@ TEST(Tensors, SumsOfProductsByLetters) {
   check({a, b, c}, [](const Tensors& in) { return einsum("bij,bjk,ki->b", in); });
   check({a}, [](const Tensors& in) { return einsum("abc->ca", in); });
   check({c, {.shape = {4}}}, [](const Tensors& in) { return einsum("ab,c->cba", in); });
+  check({a, b}, [](const Tensors& in) { return einsum("...ij,...jk->...ik", in); });
+  EXPECT_EQ(floats_of([](Tracer&) {  // [2, 1] and [1, 2, 3] of 0, 1, ...: the last axes that "..." stands for agree
+    return einsum("...a, b...c -> c...", {reshape(arange(2), {2, 1}), reshape(arange(6), {1, 2, 3})});
+  }),
+      (std::vector<float>{0, 3, 0, 4, 0, 5}));
   EXPECT_EQ(floats_of([](Tracer&) {
     return einsum("ij,jk", {reshape(arange(4), {2, 2}), reshape(arange(4), {2, 2})});
   }),
       (std::vector<float>{2, 3, 6, 11}));
-  for (const char* wrong : {"ij,jk->iz", "ij,j", "ii,jk->ik", "ij,jk->ii", "i.,jk->k", "ijk,jk->i"})
+  for (const char* wrong :
+      {"ij,jk->iz", "ij,j", "ii,jk->ik", "ij,jk->ii", "i.,jk->k", "ijk,jk->i", "...ijk,jk", "i......j,jk"})
     EXPECT_THROW(floats_of([=](Tracer&) {
       return einsum(wrong, {reshape(arange(4), {2, 2}), reshape(arange(4), {2, 2})});
     }),

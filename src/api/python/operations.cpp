@@ -72,10 +72,10 @@ void add_unary(nb::module_& module) {
 using Either = std::variant<Operand, double>;
 
 Tensor tensor_of(const Either& given, const Either& other) {
-  if (const Operand* operand = std::get_if<Operand>(&given)) return operand->tensor();
+  if (const Operand* operand = std::get_if<Operand>(&given)) return operand->number().value;
   const Operand* beside = std::get_if<Operand>(&other);
   if (!beside) fail_user("one of two operands is a tensor");
-  return number_beside(beside->at(), std::get<double>(given));
+  return number_beside(beside->number(), std::get<double>(given));
 }
 
 std::vector<Tensor> tensors_of(const std::vector<Operand>& operands) { return mapped(operands, &Operand::tensor); }
@@ -101,7 +101,7 @@ void add_binary(nb::module_& module) {
   module.def(
       "where",
       [](Operand condition, const Either& a, const Either& b) {
-        return where(condition.at(), tensor_of(a, b), tensor_of(b, a));
+        return where(condition.number(), tensor_of(a, condition), tensor_of(b, condition));
       },
       "condition"_a, "a"_a, "b"_a, "a where `condition` is not 0, else b, elementwise.");
   module.def(
@@ -110,7 +110,7 @@ void add_binary(nb::module_& module) {
         return einsum(equation, tensors_of(nb::cast<std::vector<Operand>>(operands)), python_line());
       },
       nb::sig("def einsum(equation: str, *operands: Tensor | Parameter | LayerParameter) -> Tensor"),
-      "Products summed over letters, as NumPy's: einsum(\"bij,bjk->bik\", a, b). Each letter once in an operand.");
+      "Products summed over letters, as NumPy's: einsum(\"...ij,jk->...ik\", a, b). Each letter once in an operand.");
   module.def("clamp", recorded(clamp), "x"_a, "low"_a, "high"_a, "x where low <= x <= high, else the nearer bound.");
 }
 

@@ -54,6 +54,7 @@ struct Operand {
   // Throws Error(kUser) for a parameter outside a recording, or of another model.
   Tensor tensor() const;
   At at() const { return At(tensor(), python_line()); }
+  At number() const;  // an operand of arithmetic: whole numbers as float32
 };
 inline Tensor or_none(const std::optional<Operand>& operand) { return operand ? operand->tensor() : Tensor{}; }
 

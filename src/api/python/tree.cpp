@@ -93,13 +93,13 @@ std::vector<int> axes_of(const Tensor& x) { return numbers_below<int>(x.shape().
 template <class Class> void add_operators(Class& tensor) {
   const auto both = [&](const char* name, const char* reversed, auto op) {
     tensor.def(
-        name, [op](Operand a, Operand b) { return Tensor(op(a.at(), b.tensor())); }, nb::is_operator());
+        name, [op](Operand a, Operand b) { return Tensor(op(a.number(), b.number().value)); }, nb::is_operator());
     tensor.def(
-        name, [op](Operand a, double b) { return Tensor(op(a.at(), b)); }, nb::is_operator());
+        name, [op](Operand a, double b) { return Tensor(op(a.number(), b)); }, nb::is_operator());
     tensor.def(
-        reversed, [op](Operand a, double b) { return Tensor(op(b, a.at())); }, nb::is_operator());
+        reversed, [op](Operand a, double b) { return Tensor(op(b, a.number())); }, nb::is_operator());
     tensor.def(
-        reversed, [op](Operand a, Operand b) { return Tensor(op(b.at(), a.tensor())); }, nb::is_operator());
+        reversed, [op](Operand a, Operand b) { return Tensor(op(b.number(), a.number().value)); }, nb::is_operator());
   };
   both("__add__", "__radd__", std::plus<>());
   both("__sub__", "__rsub__", std::minus<>());
@@ -109,11 +109,12 @@ template <class Class> void add_operators(Class& tensor) {
       {"__lt__", less}, {"__le__", less_equal}, {"__gt__", greater}, {"__ge__", greater_equal}};
   for (const auto& [name, compare] : comparisons) {
     tensor.def(
-        name, [compare = compare](Operand a, Operand b) { return compare(a.at(), b.tensor()); }, nb::is_operator());
+        name, [compare = compare](Operand a, Operand b) { return compare(a.number(), b.number().value); },
+        nb::is_operator());
     tensor.def(
         name,
         [compare = compare](Operand a, double b) {
-          const At x = a.at();
+          const At x = a.number();
           return compare(x, number_beside(x, b));
         },
         nb::is_operator());
@@ -125,10 +126,11 @@ template <class Class> void add_operators(Class& tensor) {
       "The matrix product [..., M, K] @ [K, N] or [..., M, K] @ [..., K, N].");
   tensor.def(
       "__rmatmul__", [](Operand a, Operand b) { return matmul(b.at(), a.tensor()); }, nb::is_operator());
-  tensor.def("__neg__", [](Operand x) { return -x.at(); });
-  tensor.def("__abs__", [](Operand x) { return linnet::abs(x.at()); });
+  tensor.def("__neg__", [](Operand x) { return -x.number(); });
+  tensor.def("__abs__", [](Operand x) { return linnet::abs(x.number()); });
   tensor.def(
-      "__pow__", [](Operand x, double exponent) { return exponent == 2 ? square(x.at()) : pow(x.at(), exponent); },
+      "__pow__",
+      [](Operand x, double exponent) { return exponent == 2 ? square(x.number()) : pow(x.number(), exponent); },
       nb::is_operator());
   tensor.def(
       "__getitem__", [](Operand x, nb::object index) { return item(x.tensor(), index); }, nb::arg().none(),
@@ -153,6 +155,7 @@ template <class Class> void add_operators(Class& tensor) {
 }
 
 template <class Class> void add_methods(Class& tensor) {
+  add_operators(tensor);
   tensor
       .def_prop_ro(
           "shape", [](Operand x) { return to_tuple(x.tensor().shape()); },
@@ -335,11 +338,15 @@ Tensor Operand::tensor() const {
   return Recording::tree("a parameter").tensor(source);
 }
 
+At Operand::number() const {
+  const At x = at();
+  return is_float(x.value.type().dtype) ? x : At(cast(x, DType::kF32), x.where);
+}
+
 void add_tensors(nb::module_& module) {
   nb::class_<Tensor> tensor(module, "Tensor",
       "A value of the graph that is being recorded. It has a shape and no numbers: numbers exist when the graph runs. "
       "Arithmetic broadcasts where one shape is a scalar, a suffix, or a prefix followed by ones of the other.");
-  add_operators(tensor);
   add_methods(tensor);
   tensor.def("__repr__", [](nb::handle x) -> std::string {
     try {
@@ -352,17 +359,14 @@ void add_tensors(nb::module_& module) {
 
   nb::class_<ParameterSource> parameter(module, "Parameter",
       "An array that training changes, as an attribute of a Module. In a loss it stands for its value.");
-  add_operators(parameter);
+  add_methods(parameter);
   parameter.def_prop_ro(
       "shape", [](const ParameterSource& p) { return to_tuple(p.shape); },
       nb::sig("def shape(self) -> tuple[int, ...]"), "The sizes of the axes.");
   parameter.def("__deepcopy__", [](const ParameterSource& p, nb::handle) { return ParameterSource(p); });
   parameter.def("__repr__", [](const ParameterSource& p) { return "linnet.Parameter(" + p.shape.text() + ")"; });
   nb::class_<ParameterOf> part(module, "LayerParameter", "A parameter of a layer, such as `layer.weight`.");
-  add_operators(part);
-  part.def_prop_ro(
-      "shape", [](Operand x) { return to_tuple(x.tensor().shape()); }, nb::sig("def shape(self) -> tuple[int, ...]"),
-      "The sizes of the axes.");
+  add_methods(part);
   part.def("__init__", [](ParameterOf* self, nb::object layer, std::string name) {
     new (self) ParameterOf{std::move(layer), std::move(name)};
   });

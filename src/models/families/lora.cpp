@@ -280,7 +280,11 @@ LoraOptions read_adapter_options(const std::string& folder) {
   config.require_flag("use_dora", false);
   for (const char* key : {"rank_pattern", "alpha_pattern"})
     if (config.count(key) > 0) config.fail("\"", key, "\" is not supported: one rank and alpha for all");
-  for (const char* key : {"layers_to_transform", "layer_replication", "trainable_token_indices", "target_parameters"})
+  // The others, such as PiSSA's, also change the base model's weights whenever PEFT loads the adapter.
+  if (config.is_text("init_lora_weights"))
+    config.choice("init_lora_weights", {"gaussian", "eva", "orthogonal", "mica"});
+  for (const char* key : {"layers_to_transform", "layer_replication", "trainable_token_indices", "target_parameters",
+           "alora_invocation_tokens"})
     if (config.has(key) && !config.is_empty(key)) config.fail("\"", key, "\" is not supported");
   LoraOptions options{.rank = config.size("r", 8), .alpha = config.number("lora_alpha", 8)};
   options.rank_stabilized = config.flag("use_rslora", false);

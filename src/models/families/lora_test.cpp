@@ -209,6 +209,12 @@ TEST(LoraModel, WhatItCannotDoIsOneLine) {
   EXPECT_NE(adapter("bias", "\"all\"").find("\"bias\""), std::string::npos);
   EXPECT_NE(adapter("rank_pattern", "{\"x\": 2}").find("\"rank_pattern\" is not supported"), std::string::npos);
   EXPECT_EQ(adapter("bias", "\"none\""), "");
+  // Adapters that PEFT adds to other base weights, or to some of the tokens.
+  for (const char* method : {"pissa", "pissa_niter_4", "olora", "loftq"})
+    EXPECT_NE(adapter("init_lora_weights", quoted(method)).find(quoted(method)), std::string::npos);
+  EXPECT_NE(adapter("alora_invocation_tokens", "[5]").find("is not supported"), std::string::npos);
+  for (const char* value : {"true", "false", "\"gaussian\""}) EXPECT_EQ(adapter("init_lora_weights", value), "");
+  EXPECT_EQ(adapter("alora_invocation_tokens", "null"), "");
   // Adapters of another model.
   EXPECT_NE(problem([] {
     open_with_adapters("tests/golden/pretrained/gpt2", {{"", "tests/golden/lora/t5"}}, {});

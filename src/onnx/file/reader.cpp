@@ -348,7 +348,7 @@ void Reader::check_graph(const OnnxGraph& graph, std::set<std::string> known, bo
     const std::string who = node.op + (node.name.empty() ? "" : " " + shown(node.name));
     for (const std::string& name : node.in)
       if (!name.empty() && !known.contains(name))
-        fail(who, " reads ", shown(name), ", which is not computed before it");
+        fail(who, " reads ", shown(name), ", which is not computed before it (nodes must be sorted)");
     for (const OnnxAttribute& attribute : node.attributes)
       if (attribute.graph) check_graph(*attribute.graph, known, false);
     for (const std::string& name : node.out) define(name, who);

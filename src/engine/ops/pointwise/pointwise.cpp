@@ -16,7 +16,8 @@ std::vector<TensorType> infer_pointwise(const InferArgs& args) {
         (in.shape.elements() == full->shape.elements() && in.shape.rank() > full->shape.rank()))
       full = &in;
   for (const TensorType& in : args.in) {
-    expect(is_float(in.dtype) && in.dtype == args.in[0].dtype, "got ", args.in[0], " beside ", in);
+    expect(is_float(in.dtype) && in.dtype == args.in[0].dtype, "got ", args.in[0], " beside ", in,
+        ", expected one float type");
     if (!find_broadcast(in.shape, full->shape) && middle_row(in.shape, full->shape) == 0)
       throw ShapeProblem("cannot broadcast " + args.in[0].shape.text() + " with " +
                          (&in == &args.in[0] ? full->shape : in.shape).text());
