@@ -50,7 +50,7 @@ class FieldVisitor {
   void operator()(const char* name, std::vector<int>& value);
   void operator()(const char* name, TensorType& value);
 
-  // An enumeration from 0 on, whose names enum_names(E) gives in order as a span of C strings.
+  // An enumeration with names (base/enum_names.h).
   template <class E>
   requires std::is_enum_v<E>
   void operator()(const char* name, E& value) { enumeration(name, static_cast<int64_t>(value), enum_names(E{})); }

@@ -10,18 +10,9 @@
 namespace linnet {
 namespace {
 std::string text_of(const PackedShape& shape) {
-  const auto name = [](WeightFormat format) {
-    return std::string(enum_names(format)[static_cast<size_t>(format)]) + " ";
-  };
+  const auto name = [](WeightFormat format) { return std::string(enum_name(format)) + " "; };
   return name(shape.format) + std::to_string(shape.rows) + " " + std::to_string(shape.columns) + " " +
          name(shape.tail_format) + std::to_string(shape.tail_rows);
-}
-
-std::optional<WeightFormat> format_of(const char* name) {
-  const auto names = enum_names(WeightFormat{});
-  for (size_t i = 0; i < names.size(); ++i)
-    if (std::strcmp(names[i], name) == 0) return static_cast<WeightFormat>(i);
-  return {};
 }
 
 std::optional<PackedShape> parsed(const std::string& text) {
@@ -31,7 +22,7 @@ std::optional<PackedShape> parsed(const std::string& text) {
   if (std::sscanf(text.c_str(), "%15s %lld %lld %15s %lld", format, &rows, &columns, tail_format, &tail_rows) != 5 ||
       rows <= 0 || rows >= kMost || columns <= 0 || columns >= kMost || tail_rows < 0 || tail_rows >= rows)
     return {};
-  const auto all = format_of(format), tail = format_of(tail_format);
+  const auto all = enum_value<WeightFormat>(format), tail = enum_value<WeightFormat>(tail_format);
   if (!all || !tail) return {};
   return PackedShape{*all, rows, columns, tail_rows, *tail};
 }

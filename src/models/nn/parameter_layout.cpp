@@ -30,8 +30,7 @@ std::optional<PackedShape> storage_in(const ParameterGroup& group, const Paramet
 void check_groups(std::span<const ParameterGroup> groups) {
   for (const ParameterGroup& group : groups) {
     if (group.storage && group.storage != WeightFormat::kBf16 && !group.frozen)
-      fail_user("only frozen parameters can be stored in ",
-          enum_names(*group.storage)[static_cast<size_t>(*group.storage)], ": \"", group.patterns.front(),
+      fail_user("only frozen parameters can be stored in ", enum_name(*group.storage), ": \"", group.patterns.front(),
           "\" is trained, in fp32 or bf16");
     if (group.storage == WeightFormat::kInt8) fail_user("frozen parameters are stored in blocks of int8");
   }

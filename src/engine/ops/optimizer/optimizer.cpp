@@ -232,11 +232,6 @@ const OpDef kSumOfSquares{.name = "sum_of_squares",
     }};
 const OpDef kUpdateFactors{.name = "update_factors", .infer = takes<3, infer_factors>};
 
-std::span<const char* const> enum_names(OptimizerAttrs::Kind) {
-  static constexpr std::array kNames{"adam", "sgd", "lion", "adam8bit", "muon", "adafactor"};
-  return kNames;
-}
-
 std::vector<Tensor> optimizer_step(std::vector<Tensor> states, At gradient, Tensor squares, Tensor count,
     Tensor control, const OptimizerAttrs& attrs) {
   states.insert(states.end(), {gradient.value, squares, count, control});

@@ -7,9 +7,14 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
+// optimizer_step() computes the first four, training/trainer/range_update.h the others.
+enum class OptimizerKind { kAdam, kSgd, kLion, kAdam8bit, kMuon, kAdafactor };
+template <>
+inline constexpr std::array kEnumNames<OptimizerKind>{"adam", "sgd", "lion", "adam8bit", "muon", "adafactor"};
+
 struct OptimizerAttrs {
-  // optimizer_step() computes the first four, training/trainer/range_update.h the others.
-  enum class Kind { kAdam, kSgd, kLion, kAdam8bit, kMuon, kAdafactor } kind = Kind::kAdam;
+  using Kind = OptimizerKind;
+  Kind kind = Kind::kAdam;
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // Kingma & Ba 2015; Lion has no epsilon (Chen et al. 2023)
   double momentum = 0;                                // SGD, Muon
   double weight_decay = 0;
@@ -27,8 +32,6 @@ struct OptimizerAttrs {
     visit("ema_decay", ema_decay), visit("decay_power", decay_power);
   }
 };
-
-std::span<const char* const> enum_names(OptimizerAttrs::Kind);
 
 // The decay of the moving average in step `step` (from 1): min(ema_decay, (1 + step) / (10 + step)). A constant 0.999
 // would still hold 67% of the initial weights after 400 steps; this averages about the last ninth of the steps until
