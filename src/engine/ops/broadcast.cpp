@@ -1,5 +1,4 @@
 #include "engine/ops/broadcast.h"
-#include <algorithm>
 #include "engine/ops/movement/movement.h"
 
 namespace linnet {

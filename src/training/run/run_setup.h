@@ -4,7 +4,6 @@
 #include "base/functions.h"
 #include "config/config.h"
 #include "distributed/comm/communicator.h"
-#include "training/run/memory_report.h"
 #include "training/run/run_folder.h"
 #include "training/run/training_run.h"
 #include "training/trainer/checkpoint.h"

@@ -1,6 +1,4 @@
 // Attention with bf16 products (engine/kernels/precision.h), compiled apart as it needs another instruction set.
-#include <cstring>
-#include <limits>
 #include "engine/kernels/attention/attention.h"
 #include "engine/kernels/attention/attention_blocking.h"
 #include "engine/kernels/gemm/gemm.h"

@@ -1,5 +1,4 @@
 #include "engine/ops/norm/norm.h"
-#include <algorithm>
 #include <cmath>
 #include <utility>
 #include "engine/kernels/norm/norm.h"
