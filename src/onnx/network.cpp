@@ -162,8 +162,7 @@ void OnnxNetwork::find_parameters() {
   find_filters();
   for (const OnnxTensor& tensor : model_.graph.initializers) initial.insert(tensor.name);
   // Tensors of whole cache lines first: a weight at a cache line's start can be packed in place.
-  std::vector<const OnnxTensor*> tensors;
-  for (const OnnxTensor& tensor : model_.graph.initializers) tensors.push_back(&tensor);
+  auto tensors = mapped(model_.graph.initializers, [](const OnnxTensor& tensor) { return &tensor; });
   std::stable_partition(
       tensors.begin(), tensors.end(), [](const OnnxTensor* tensor) { return tensor->elements() % 16 == 0; });
   for (const OnnxTensor* each : tensors) {

@@ -137,8 +137,7 @@ class Builder {
 
   // All micro-batches of the ranks of one model.
   void add_pipeline(int data) {
-    std::vector<RankState> states;
-    for (int rank = 0; rank < layout_.pipeline; ++rank) states.push_back({pipeline_passes(order(), rank)});
+    auto states = mapped(layout_.pipeline, [&](int rank) { return RankState{pipeline_passes(order(), rank)}; });
     Arrivals arrivals;
     for (bool any = true; any;) {
       any = false;

@@ -169,9 +169,7 @@ Executor::Executor(const Plan& plan, const Store& store, const SharedRegions& sh
     const Location& location = plan.location[id];
     return {store.location(location.region) + location.offset, graph.value(id).type, root_of(graph, id).strides};
   };
-  size_t operands = 0;
-  for (const Node& node : graph.nodes()) operands += node.in.size() + node.out.size();
-  operands_.reserve(operands);
+  operands_.reserve(sum_of<size_t>(graph.nodes(), [](const Node& node) { return node.in.size() + node.out.size(); }));
   steps_.reserve(graph.nodes().size());
   for (NodeId id = 0; id < graph.node_count(); ++id) {
     const Node& node = graph.node(id);

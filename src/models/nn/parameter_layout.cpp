@@ -2,6 +2,7 @@
 #include <numeric>
 #include <tuple>
 #include "base/fail.h"
+#include "base/text.h"
 #include "base/thread_pool.h"
 #include "engine/passes/tensor_parallel.h"
 #include "models/nn/pipeline_parallel.h"
@@ -47,9 +48,7 @@ std::string name_kinds(const std::vector<ParameterSpec>& specs) {
       else if (!kind.ends_with('*')) kind += '*';
     if (spec.trainable && std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
   }
-  std::string text;
-  for (size_t i = 0; i < std::min(kinds.size(), kMost); ++i) text += (i ? ", " : "") + kinds[i];
-  return text + (kinds.size() > kMost ? ", ..." : "");
+  return joined(std::span(kinds).first(std::min(kinds.size(), kMost))) + (kinds.size() > kMost ? ", ..." : "");
 }
 
 // Checks that names differ and that all elements together can be counted.

@@ -1,7 +1,6 @@
 #include "engine/ops/pointwise/pointwise.h"
 #include <numbers>
 #include "base/numbers.h"
-#include "engine/kernels/pointwise/expression.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/reduce/reduce.h"
@@ -141,8 +140,7 @@ struct InstructionFields {
 }  // namespace
 
 void PointwiseAttrs::fields(FieldVisitor& visit) {
-  std::vector<InstructionFields> code;
-  for (const Instruction& instruction : expression.code) code.push_back({instruction});
+  auto code = mapped(expression.code, [](const Instruction& instruction) { return InstructionFields{instruction}; });
   visit("code", code);
 }
 
