@@ -224,23 +224,17 @@ void copy_view(const Shape& shape, const TensorView& from, int64_t from_offset, 
 void run_reshape(const KernelArgs& args) { copy_operand(args.in[0], args.out[0]); }
 
 void run_split(const KernelArgs& args) {
-  const int axis = args.attrs<SplitAttrs>().axis;
   const TensorView& in = args.in[0];
-  int64_t start = 0;
-  for (const TensorView& out : args.out) {
-    copy_view(out.shape(), in, start * in.strides[axis], in.strides, out, 0, out.strides, args.pool);
-    start += out.shape()[axis];
-  }
+  for_slices(in, args.out, args.attrs<SplitAttrs>().axis, [&](const TensorView& out, int64_t offset) {
+    copy_view(out.shape(), in, offset, in.strides, out, 0, out.strides, args.pool);
+  });
 }
 
 void run_concat(const KernelArgs& args) {
-  const int axis = args.attrs<ConcatAttrs>().axis;
   const TensorView& out = args.out[0];
-  int64_t start = 0;
-  for (const TensorView& in : args.in) {
-    copy_view(in.shape(), in, 0, in.strides, out, start * out.strides[axis], out.strides, args.pool);
-    start += in.shape()[axis];
-  }
+  for_slices(out, args.in, args.attrs<ConcatAttrs>().axis, [&](const TensorView& in, int64_t offset) {
+    copy_view(in.shape(), in, 0, in.strides, out, offset, out.strides, args.pool);
+  });
 }
 
 void run_permute(const KernelArgs& args) {

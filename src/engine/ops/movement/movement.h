@@ -43,6 +43,16 @@ struct CastAttrs {
   void fields(FieldVisitor& visit) { visit("dtype", dtype); }
 };
 
+// visit(part, elements of `whole` before it) for the results of a split or the operands of a concat.
+template <class Visit>
+void for_slices(const TensorView& whole, std::span<const TensorView> parts, int axis, const Visit& visit) {
+  int64_t start = 0;
+  for (const TensorView& part : parts) {
+    visit(part, start * whole.strides[axis]);
+    start += part.shape()[axis];
+  }
+}
+
 extern const OpDef kReshape, kStopGradient, kSplit, kConcat, kPermute, kBroadcast, kFill, kLiteral, kCast, kRoundHalf;
 
 // Axes may be negative, counted from the end.
