@@ -10,6 +10,7 @@
 #include <utility>
 #include <variant>
 #include <vector>
+#include "base/enum_names.h"
 #include "base/fail.h"
 #include "engine/ir/tensor_type.h"
 

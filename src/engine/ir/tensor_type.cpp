@@ -4,6 +4,13 @@
 #include "base/numbers.h"
 
 namespace linnet {
+std::span<const char* const> enum_names(DType) {
+  static constexpr std::array kNames{"f32", "f64", "i32", "u8", "bf16"};
+  return kNames;
+}
+
+const char* dtype_name(DType dtype) { return enum_names(dtype)[static_cast<size_t>(dtype)]; }
+
 size_t dtype_size(DType dtype) {
   constexpr std::array<size_t, 5> kSizes{4, 8, 4, 1, 2};  // in the order of DType
   return kSizes[static_cast<size_t>(dtype)];

@@ -6,7 +6,6 @@
 #include <initializer_list>
 #include <span>
 #include <string>
-#include "base/enum_names.h"
 
 namespace linnet {
 // The type of a tensor's elements.
@@ -18,9 +17,10 @@ enum class DType : uint8_t {
   kBF16,  // stored activations alone; model code never sees it
 };
 
-template <> inline constexpr std::array kEnumNames<DType>{"f32", "f64", "i32", "u8", "bf16"};
-inline const char* dtype_name(DType dtype) { return enum_name(dtype); }
-size_t dtype_size(DType dtype);  // bytes of one element
+// Names of all element types in order: "f32", "f64", "i32", "u8", "bf16".
+std::span<const char* const> enum_names(DType);
+const char* dtype_name(DType dtype);  // "f32"
+size_t dtype_size(DType dtype);       // bytes of one element
 // The type of statistics, norm weights, losses and sums beside activations of this type: never below f32.
 inline DType full_type(DType dtype) { return dtype == DType::kBF16 ? DType::kF32 : dtype; }
 // Whether the elements are floating-point numbers.
