@@ -168,9 +168,7 @@ uint64_t WeightFiles::bytes() const {
 void save_weight_file(const std::string& path, const std::vector<WeightSource>& weights,
     const SafetensorsMetadata& metadata, WeightOrder order) {
   check_free_disk(path, bytes_of(weights), "'" + path + "'");
-  Shard all;
-  for (const WeightSource& weight : weights) all.push_back(&weight);
-  write_shard(path, all, metadata, order)->commit();
+  write_shard(path, mapped(weights, [](const WeightSource& weight) { return &weight; }), metadata, order)->commit();
 }
 
 void save_weight_files(const std::string& folder, const std::vector<WeightSource>& weights, uint64_t max_shard_bytes,

@@ -127,4 +127,9 @@ size_t Store::total_bytes() const {
     if (!region.owner) total += device().footprint(region.bytes);
   return total;
 }
+
+void set_totals(const Store& store, float loss_sum, float token_count) {
+  store.fill(state::kLossSum, &loss_sum, sizeof loss_sum);
+  store.fill(state::kTokenCount, &token_count, sizeof token_count);
+}
 }  // namespace linnet

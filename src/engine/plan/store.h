@@ -124,4 +124,6 @@ class Store {
   std::map<std::string, Binding> bindings_;
   bool allocated_ = false;
 };
+
+void set_totals(const Store& store, float loss_sum, float token_count);  // of the state
 }  // namespace linnet

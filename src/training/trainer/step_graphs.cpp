@@ -37,8 +37,8 @@ Tensor loss_scale(Graph& graph, const StepOptions& options) {
 std::vector<Tensor> parameter_gradients(
     Trace& trace, const ParameterLayout& layout, const Loss& traced, const StepOptions& options) {
   const Tensor loss = options.scales_loss ? traced.sum * loss_scale(trace.graph(), options) : traced.sum;
-  std::vector<Tensor> parameters;
-  for (const ParameterSlot& slot : layout.trained()) parameters.push_back(trace.parameter(slot.spec));
+  std::vector<Tensor> parameters =
+      mapped(layout.trained(), [&](const ParameterSlot& slot) { return trace.parameter(slot.spec); });
   for (const PackedRange& packed : layout.packed_ranges())
     parameters.push_back(trace.parameter(layout.quantized()[packed.quantized].slot.spec));
   // Inputs from the previous pipeline stage, which receives their gradients.
