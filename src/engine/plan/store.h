@@ -46,7 +46,8 @@ enum class MemoryKind {
   kActivations,
   kWorkspace
 };
-const char* memory_kind_name(MemoryKind kind);
+template <> inline constexpr std::array kEnumNames<MemoryKind>{"parameters", "accumulated gradient", "optimizer",
+    "constants", "batches", "resident data", "decoding cache", "activations, gradients", "workspace"};
 
 using RegionId = int;
 
