@@ -70,8 +70,6 @@ void check_resumable(const Config& saved, const Config& wanted, const std::strin
         "the data have changed since the run began (" + joined(changes) + "): it goes on with what is there now");
 }
 
-namespace fs = std::filesystem;
-
 std::string data_text(const Config& config) {
   std::string text;
   for (const auto& [key, bytes, checksum] : DataFingerprint::of(config).entries)

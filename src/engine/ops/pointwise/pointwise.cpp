@@ -116,6 +116,33 @@ void run_pointwise(const KernelArgs& args) {
   pointwise(args.out[0].elements(), args.attrs<PointwiseAttrs>().expression, {operands.data(), args.in.size()},
       mutable_stored(args.out[0]), args.pool);
 }
+
+// An instruction as a struct for engine/ir/attrs.h.
+struct InstructionFields {
+  Instruction instruction = {};
+  void fields(FieldVisitor& visit) {
+    visit("function", instruction.function), visit("a", instruction.a), visit("b", instruction.b);
+    visit("c", instruction.c), visit("constant", instruction.constant);
+  }
+};
+
+// Repeats the operands to their common shape if the kernels would not. Inference reports shapes that do not fit.
+std::vector<Tensor> broadcast_operands(std::span<const Tensor> operands, SourceLine where) {
+  std::vector<Shape> shapes;
+  for (const Tensor& operand : operands) shapes.push_back((void(graph_of(At(operand, where))), operand.shape()));
+  std::vector<Tensor> fitting(operands.begin(), operands.end());
+  const auto full = broadcast_shape(shapes);
+  if (!full) return fitting;
+  size_t largest = 0;
+  for (size_t i = 0; i < shapes.size(); ++i)
+    if (shapes[i].elements() > shapes[largest].elements()) largest = i;
+  const bool has_full = shapes[largest].elements() == full->elements();
+  const Shape& reached = has_full ? shapes[largest] : *full;
+  for (size_t i = 0; i < shapes.size(); ++i)
+    if ((i == largest && !has_full) || !find_broadcast(shapes[i], reached))
+      fitting[i] = broadcast_to(At(operands[i], where), *full);
+  return fitting;
+}
 }  // namespace
 
 const OpDef kPointwise{.name = "pointwise",
@@ -127,17 +154,6 @@ const OpDef kPointwise{.name = "pointwise",
     .cheap = true,
     .by_gpu_library = true,
     .label = pointwise_label};
-
-namespace {
-// An instruction as a struct for engine/ir/attrs.h.
-struct InstructionFields {
-  Instruction instruction = {};
-  void fields(FieldVisitor& visit) {
-    visit("function", instruction.function), visit("a", instruction.a), visit("b", instruction.b);
-    visit("c", instruction.c), visit("constant", instruction.constant);
-  }
-};
-}  // namespace
 
 void PointwiseAttrs::fields(FieldVisitor& visit) {
   auto code = mapped(expression.code, [](const Instruction& instruction) { return InstructionFields{instruction}; });
@@ -157,26 +173,6 @@ std::string PointwiseAttrs::text() const {
   }
   return text;
 }
-
-namespace {
-// Repeats the operands to their common shape if the kernels would not. Inference reports shapes that do not fit.
-std::vector<Tensor> broadcast_operands(std::span<const Tensor> operands, SourceLine where) {
-  std::vector<Shape> shapes;
-  for (const Tensor& operand : operands) shapes.push_back((void(graph_of(At(operand, where))), operand.shape()));
-  std::vector<Tensor> fitting(operands.begin(), operands.end());
-  const auto full = broadcast_shape(shapes);
-  if (!full) return fitting;
-  size_t largest = 0;
-  for (size_t i = 0; i < shapes.size(); ++i)
-    if (shapes[i].elements() > shapes[largest].elements()) largest = i;
-  const bool has_full = shapes[largest].elements() == full->elements();
-  const Shape& reached = has_full ? shapes[largest] : *full;
-  for (size_t i = 0; i < shapes.size(); ++i)
-    if ((i == largest && !has_full) || !find_broadcast(shapes[i], reached))
-      fitting[i] = broadcast_to(At(operands[i], where), *full);
-  return fitting;
-}
-}  // namespace
 
 Tensor pointwise(Expression expression, std::span<const Tensor> given, SourceLine where) {
   const std::vector<Tensor> operands = broadcast_operands(given, where);
