@@ -68,10 +68,10 @@ Metadata load_model(const std::string& path, const ParameterLayout& layout, cons
   }
   if (file.entries().size() != layout.parameters().size())
     for (const SafetensorsEntry& entry : file.entries()) {
-      bool known = false;
-      for (const ParameterSlot& slot : layout.parameters()) known = known || slot.spec.name == entry.name;
-      known = known || !weight_of_input_step(entry.name).empty();  // scales of static int8, read by who needs them
-      if (!known) fail_user(path, ": tensor ", entry.name, " is not part of the model");
+      if (!weight_of_input_step(entry.name).empty()) continue;  // scales of static int8, read by who needs them
+      const auto is_its = [&](const ParameterSlot& slot) { return slot.spec.name == entry.name; };
+      if (std::ranges::none_of(layout.parameters(), is_its))
+        fail_user(path, ": tensor ", entry.name, " is not part of the model");
     }
   return file.metadata();
 }
@@ -111,7 +111,7 @@ void save_frozen_weights(
   std::vector<SafetensorsTensor> tensors;
   for (const QuantizedSlot* slot : frozen_packed(layout)) {
     const std::string& name = slot->slot.spec.name;
-    tensors.push_back({name, {DType::kU8, {static_cast<int64_t>(slot->shape.bytes())}}, store.data(slot->input())});
+    tensors.push_back({name, slot->type(), store.data(slot->input())});
     metadata[name] = text_of(slot->shape);
   }
   save_safetensors(path, tensors, metadata);

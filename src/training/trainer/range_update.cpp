@@ -5,6 +5,7 @@
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/quantized/quantized.h"
 #include "engine/ops/reduce/reduce.h"
+#include "engine/plan/store.h"
 
 namespace linnet {
 namespace {
@@ -45,15 +46,13 @@ Tensor range_parameters(Graph& graph, const TrainedRange& range, const RangeGrad
   const TensorType flat = gradient.flat.type();
   if (!gradient.packed) return graph.input("parameters" + range.suffix, flat);
   const QuantizedSlot& slot = gradient.packed->slot;
-  const TensorType packed{DType::kU8, {static_cast<int64_t>(slot.shape.bytes())}};
-  return reshape(dequantize(graph.input(slot.input(), packed), slot.shape, flat.dtype), flat.shape);
+  return reshape(dequantize(graph.input(slot.input(), slot.type()), slot.shape, flat.dtype), flat.shape);
 }
 
 void update_parameters(Graph& graph, Tensor old, Tensor next, const RangeGradient& gradient) {
   if (!gradient.packed) return graph.update(old, next);
   const auto& [slot, random] = *gradient.packed;
-  const TensorType packed{DType::kU8, {static_cast<int64_t>(slot.shape.bytes())}};
-  graph.update(graph.input(slot.input(), packed),
+  graph.update(graph.input(slot.input(), slot.type()),
       round_bf16(next, random, slot.shape, dropout_site(slot.slot.spec.name, "storage")));
 }
 

@@ -71,8 +71,6 @@ std::vector<Tensor> decompose_grouped_matmul(const DecomposeArgs& args) {
   return {reshape(product, {count, product.dim(2)})};
 }
 
-bool grouped_matmul_can_accumulate(const Node& node) { return !node.attrs.as<GroupedMatmulAttrs>().accumulate; }
-
 Attrs with_precision(const Attrs& old, Precision precision) {
   return old.as<GroupedMatmulAttrs>().exact ? old : set_precision<GroupedMatmulAttrs>(old, precision);
 }
@@ -278,7 +276,7 @@ const OpDef kGroupedMatmulGrad{.name = "grouped_matmul_grad",
     .infer = infer_grouped_matmul_grad,
     .may_overwrite = [](const Node& node, int,
                          int input) { return node.attrs.as<GroupedMatmulAttrs>().accumulate && input == 3; },
-    .can_accumulate = grouped_matmul_can_accumulate,
+    .can_accumulate = [](const Node& node) { return !node.attrs.as<GroupedMatmulAttrs>().accumulate; },
     .with_accumulator = set_member<&GroupedMatmulAttrs::accumulate>,
     .storage = grouped_matmul_grad_storage,
     .product = ProductKind::kMatrix,

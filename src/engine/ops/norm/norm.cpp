@@ -136,9 +136,6 @@ std::vector<Tensor> decompose_residual_norm(const DecomposeArgs& args) {
   return {sum, norm[0], norm[1], norm[2]};
 }
 
-// A row of x and f is read before its sum is written, and its sum before its y.
-bool residual_norm_may_overwrite(const Node&, int output, int input) { return output < 2 && input < 2; }
-
 // dx and df are written elementwise after the last read of dy, sum and dsum.
 bool grad_may_overwrite(const Node& node, int output, int input) {
   const auto& attrs = node.attrs.as<ResidualNormAttrs>();
@@ -443,7 +440,8 @@ const OpDef kResidualNorm{.name = "residual_norm",
     .infer = infer_residual_norm,
     .gradient = residual_norm_gradient,
     .decompose = decompose_residual_norm,
-    .may_overwrite = residual_norm_may_overwrite,
+    // A row of x and f is read before its sum is written, and its sum before its y.
+    .may_overwrite = [](const Node&, int output, int input) { return output < 2 && input < 2; },
     .storage = reduced<0b11, 0b11>,
     .label = residual_norm_label};
 const OpDef kResidualNormGrad{.name = "residual_norm_grad",
