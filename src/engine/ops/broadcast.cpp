@@ -34,7 +34,7 @@ Tensor repeat_axes(At x, int first, int last, const Shape& shape) {
   constexpr int64_t kFew = 8;
   if (n <= kFew) {
     const std::vector<Tensor> rows(n, reshape(x, {outer, 1, inner}));
-    return reshape(at(concat(at(rows[0]), std::span(rows).subspan(1), 1)), result);
+    return reshape(at(concat(rows, 1, x.where)), result);
   }
   const Tensor copies = broadcast_to(at(reshape(x, {outer, inner, 1})), {outer, inner, n});
   return reshape(at(permute(at(copies), {0, 2, 1})), result);

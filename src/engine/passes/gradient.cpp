@@ -55,7 +55,7 @@ Tensor join_pieces(Graph& graph, const std::vector<Piece>& pieces, const TensorT
     end = piece.start + piece.size;
   }
   fill_to(whole.shape[axis]);
-  return concat(parts[0], std::span(parts).subspan(1), axis);
+  return concat(parts, axis);
 }
 
 class Backward {

@@ -87,8 +87,7 @@ void Trace::finish_buffers() {
     parts.push_back(reshape(value, {slot.spec.shape.elements()}));
   }
   const int64_t count = options_.layout->stored_count() - options_.layout->buffer_offset();
-  graph_.update(
-      graph_.input(kBufferInput, {options_.dtype, {count}}), concat(parts[0], std::span(parts).subspan(1), 0));
+  graph_.update(graph_.input(kBufferInput, {options_.dtype, {count}}), concat(parts, 0));
 }
 
 Tensor Trace::number(double value, SourceLine where) { return fill(graph_, {options_.dtype, {}}, value, where); }

@@ -166,8 +166,6 @@ Tensor clipped(const Tensor& u) {
   return computed(e, e.apply(Scalar::kDiv, e.input(0), most), u, sum_to(square(u), {}));
 }
 
-Tensor joined_pieces(std::span<const Tensor> pieces) { return concat(pieces[0], pieces.subspan(1), 0); }
-
 // A flat tensor cut along `sizes` and updated piece by piece; empty without a tensor.
 struct Parts {
   Parts(const Tensor& whole, const std::vector<int64_t>& sizes) : whole(whole), old(split(whole, 0, sizes)) {}
@@ -177,7 +175,7 @@ struct Parts {
   }
   const Tensor& current() const { return old[next.size()]; }
   void update(Graph& graph) const {
-    if (whole.defined()) graph.update(whole, joined_pieces(next));
+    if (whole.defined()) graph.update(whole, concat(next, 0));
   }
   Tensor whole;
   std::vector<Tensor> old, next;
@@ -208,7 +206,7 @@ struct RangeUpdate {
     return {graph.input(name + range.suffix, gradient.flat.type()), sizes};
   }
   void finish() const {
-    update_parameters(graph, parameters->whole, joined_pieces(parameters->next), gradient);
+    update_parameters(graph, parameters->whole, concat(parameters->next, 0), gradient);
     if (average) average->update(graph);
   }
 

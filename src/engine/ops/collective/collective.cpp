@@ -385,7 +385,7 @@ Tensor cut(At x, const Sharding& sharding, const TensorRank& rank) {
     before += part;
   }
   if (pieces.size() == 1) return pieces[0];
-  return concat(At(pieces[0], x.where), std::span(pieces).subspan(1), sharding.axis);
+  return concat(pieces, sharding.axis, x.where);
 }
 
 Tensor stage_output(std::span<const Tensor> values, std::span<const Tensor> gradients, SourceLine where) {

@@ -95,7 +95,7 @@ std::vector<Tensor> gradient_split(const GradientArgs& args) {
   std::vector<Tensor> parts;
   for (size_t i = 0; i < args.out.size(); ++i)
     parts.push_back(args.out_grad[i].defined() ? args.out_grad[i] : fill(args.graph, args.out[i].type(), 0));
-  return {concat(parts[0], std::span(parts).subspan(1), args.attrs<SplitAttrs>().axis)};
+  return {concat(parts, args.attrs<SplitAttrs>().axis)};
 }
 
 std::vector<Tensor> gradient_concat(const GradientArgs& args) {
@@ -432,6 +432,10 @@ Tensor slice(At x, int axis, int64_t start, int64_t size) {
 
 Tensor concat(At first, std::span<const Tensor> rest, int axis) {
   return op_result(kConcat, first, {rest.begin(), rest.end()}, ConcatAttrs{from_start(first, axis)});
+}
+
+Tensor concat(std::span<const Tensor> parts, int axis, SourceLine where) {
+  return concat(At(parts[0], where), parts.subspan(1), axis);
 }
 
 Tensor permute(At x, std::vector<int> order) { return op_result(kPermute, x, {}, PermuteAttrs{std::move(order)}); }

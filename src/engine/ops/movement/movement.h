@@ -62,6 +62,7 @@ std::vector<Tensor> split(At x, int axis, std::vector<int64_t> sizes);
 std::vector<Tensor> split_evenly(At x, int axis, int parts);
 Tensor slice(At x, int axis, int64_t start, int64_t size);
 Tensor concat(At first, std::span<const Tensor> rest, int axis);
+Tensor concat(std::span<const Tensor> parts, int axis, SourceLine where = SourceLine::current());  // at least one
 Tensor permute(At x, std::vector<int> order);
 // As in NumPy: axes are matched from the last one on, those of size 1 repeated.
 Tensor broadcast_to(At x, Shape shape);
