@@ -111,6 +111,10 @@ bool file_exists(const std::string& path) {
   return packed->files.contains(inside.inside) || packed->has_folder(inside.inside);
 }
 
+std::string path_in(const std::string& folder, const std::string& name) {
+  return (std::filesystem::path(folder) / name).string();
+}
+
 void make_directories(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);

@@ -63,7 +63,8 @@ inline bool read_to_end(int descriptor, std::string& bytes) {
 std::string read_file(const std::string& path);   // a regular file: a pipe or device would be waited for
 std::string read_input(const std::string& path);  // a pipe, too, to its end
 bool file_exists(const std::string& path);        // a file, folder or anything else of that name
-void make_directories(const std::string& path);   // also its parents; existing ones stay
+std::string path_in(const std::string& folder, const std::string& name);  // the name alone if the folder is ""
+void make_directories(const std::string& path);                           // also its parents; existing ones stay
 // Bytes that an ordinary user may still write on the file system of `path` or of its nearest parent that exists.
 uint64_t free_disk_bytes(const std::string& path);
 // Throws Error(kUser), "WHAT needs N MBUSE, ...", if fewer than `need` bytes are free. `use`: " for its checkpoints".

@@ -69,6 +69,33 @@ double file_pages(const std::string& folder, int version) {
     if (key == prefix + "inactive_file" || key == prefix + "active_file") pages += value;
   return pages;
 }
+
+std::atomic<bool> requested{false}, keeps_handlers{false};
+std::atomic<const char*> announcement{nullptr};
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<const char*>::is_always_lock_free,
+    "a signal handler may only touch lock-free atomics");
+
+void request(int signal) {
+  if (requested.exchange(true)) end_by_signal(signal);
+}
+
+void announce(int signal) {
+  const char* text = announcement.load();
+  [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, text, std::strlen(text));
+  end_by_signal(signal);
+}
+
+void install(void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;  // a checkpoint being written goes on
+  sigemptyset(&action.sa_mask);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
+    struct sigaction present {};
+    ::sigaction(signal, nullptr, &present);
+    if (signal != SIGHUP || present.sa_handler != SIG_IGN) ::sigaction(signal, &action, nullptr);
+  }
+}
 }  // namespace
 
 uint64_t resident_bytes() { return status_bytes("\nVmRSS:"); }
@@ -127,35 +154,6 @@ double cgroup_processors(const std::string& root, const std::string& membership)
   });
   return processors;
 }
-
-namespace {
-std::atomic<bool> requested{false}, keeps_handlers{false};
-std::atomic<const char*> announcement{nullptr};
-static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<const char*>::is_always_lock_free,
-    "a signal handler may only touch lock-free atomics");
-
-void request(int signal) {
-  if (requested.exchange(true)) end_by_signal(signal);
-}
-
-void announce(int signal) {
-  const char* text = announcement.load();
-  [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, text, std::strlen(text));
-  end_by_signal(signal);
-}
-
-void install(void (*handler)(int)) {
-  struct sigaction action {};
-  action.sa_handler = handler;
-  action.sa_flags = SA_RESTART;  // a checkpoint being written goes on
-  sigemptyset(&action.sa_mask);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
-    struct sigaction present {};
-    ::sigaction(signal, nullptr, &present);
-    if (signal != SIGHUP || present.sa_handler != SIG_IGN) ::sigaction(signal, &action, nullptr);
-  }
-}
-}  // namespace
 
 void end_by_signal(int signal) {
   ::signal(signal, SIG_DFL);

@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <string>
 #include <vector>
+#include "base/enum_names.h"
 
 namespace linnet {
 // Making and moving data, sharing values with other ranks, or a pass of a pipeline stage (index: micro-batch).
 enum class SpanKind : uint8_t { kData, kSharing, kStagePass };
+template <> inline constexpr std::array kEnumNames<SpanKind>{"data", "sharing", "stage"};
 
 struct Span {
   int64_t begin = 0, end = 0;  // nanoseconds of the steady clock

@@ -2,7 +2,6 @@
 #include <fcntl.h>
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cmath>

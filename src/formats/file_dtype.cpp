@@ -12,15 +12,13 @@ struct Row {
   FileDType dtype;
   const char* name;
   size_t size;
-  std::optional<DType> engine;
+  std::optional<DType> engine = {};
 };
 constexpr Row kRows[] = {{FileDType::kF64, "F64", 8, DType::kF64}, {FileDType::kF32, "F32", 4, DType::kF32},
-    {FileDType::kF16, "F16", 2, std::nullopt}, {FileDType::kBF16, "BF16", 2, std::nullopt},
-    {FileDType::kI64, "I64", 8, std::nullopt}, {FileDType::kU64, "U64", 8, std::nullopt},
-    {FileDType::kI32, "I32", 4, DType::kI32}, {FileDType::kU32, "U32", 4, std::nullopt},
-    {FileDType::kI16, "I16", 2, std::nullopt}, {FileDType::kU16, "U16", 2, std::nullopt},
-    {FileDType::kI8, "I8", 1, std::nullopt}, {FileDType::kU8, "U8", 1, DType::kU8},
-    {FileDType::kBool, "BOOL", 1, std::nullopt}};
+    {FileDType::kF16, "F16", 2}, {FileDType::kBF16, "BF16", 2}, {FileDType::kI64, "I64", 8},
+    {FileDType::kU64, "U64", 8}, {FileDType::kI32, "I32", 4, DType::kI32}, {FileDType::kU32, "U32", 4},
+    {FileDType::kI16, "I16", 2}, {FileDType::kU16, "U16", 2}, {FileDType::kI8, "I8", 1},
+    {FileDType::kU8, "U8", 1, DType::kU8}, {FileDType::kBool, "BOOL", 1}};
 
 const Row& row(FileDType dtype) { return kRows[static_cast<size_t>(dtype)]; }
 

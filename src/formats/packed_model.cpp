@@ -64,8 +64,7 @@ class PackedChecks {
   // The header; for version 2 the data too.
   void check_index() const {
     uint64_t state = metadata_checksum(file_.metadata(), version_);
-    std::vector<std::span<const std::byte>> data;
-    for (const TensorEntry* entry : entries_) data.emplace_back(entry->data, entry->bytes());
+    const auto data = mapped(entries_, [](const TensorEntry* entry) { return std::span(entry->data, entry->bytes()); });
     const std::vector<uint64_t> sums = version_ == 2 ? data_sums(data) : std::vector<uint64_t>();
     for (size_t i = 0; i < entries_.size(); ++i) {
       state = add_head(state, entries_[i]->name, entries_[i]->dtype, entries_[i]->type.shape);

@@ -102,8 +102,7 @@ class HeaderReader {
 };
 
 std::vector<const SafetensorsTensor*> in_file_order(std::span<const SafetensorsTensor> tensors) {
-  std::vector<const SafetensorsTensor*> order;
-  for (const SafetensorsTensor& tensor : tensors) order.push_back(&tensor);
+  auto order = mapped(tensors, [](const SafetensorsTensor& tensor) { return &tensor; });
   std::ranges::stable_sort(
       order, std::ranges::greater{}, [](const SafetensorsTensor* tensor) { return dtype_size(tensor->type.dtype); });
   return order;

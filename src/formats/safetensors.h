@@ -14,7 +14,6 @@
 #include <map>
 #include <span>
 #include <string>
-#include <vector>
 #include "formats/tensor_file.h"
 
 namespace linnet {

@@ -11,8 +11,6 @@ namespace linnet {
 namespace {
 namespace fs = std::filesystem;
 
-std::string join(const std::string& folder, const std::string& file) { return (fs::path(folder) / file).string(); }
-
 // Names of a file and of its shards' index; the first that a folder has are read.
 constexpr std::pair<const char*, const char*> kNames[] = {
     {kWeightsFile, kWeightsIndex}, {kPickledFile, "pytorch_model.bin.index.json"}};
@@ -20,7 +18,7 @@ constexpr std::pair<const char*, const char*> kNames[] = {
 [[noreturn]] void fail_missing(const std::string& folder) {
   if (!file_exists(folder)) fail_user("there is no folder '", folder, "'");
   for (const char* other : {"tf_model.h5", "flax_model.msgpack"})
-    if (file_exists(join(folder, other)))
+    if (file_exists(path_in(folder, other)))
       fail_user("'", folder, "' has its weights in ", other, ", Linnet reads ", kWeightsFile,
           " (transformers' save_pretrained() writes it)");
   fail_user("'", folder, "' has no ", kWeightsFile, " and no ", kWeightsIndex);
@@ -106,7 +104,7 @@ uint64_t bytes_of(const std::vector<WeightSource>& weights) {
 bool has_weight_files(const std::string& folder) {
   const auto is_there = [&](const char* name) {  // a link that leads nowhere is: reading it says so
     std::error_code ignored;
-    return file_exists(join(folder, name)) || fs::is_symlink(join(folder, name), ignored);
+    return file_exists(path_in(folder, name)) || fs::is_symlink(path_in(folder, name), ignored);
   };
   return is_gguf(folder) || std::ranges::any_of(kNames,
                                 [&](const auto& names) { return is_there(names.first) || is_there(names.second); });
@@ -115,12 +113,12 @@ bool has_weight_files(const std::string& folder) {
 WeightFiles::WeightFiles(const std::string& folder, const std::vector<std::string>& parts) {
   if (is_gguf(folder)) add_file(std::static_pointer_cast<const TensorFile>(open_packed(folder)->owner), "");
   else add_folder(folder, "");
-  for (const std::string& part : parts) add_folder(join(folder, part), part + "/");
+  for (const std::string& part : parts) add_folder(path_in(folder, part), part + "/");
 }
 
 void WeightFiles::add_folder(const std::string& folder, const std::string& prefix) {
   for (const auto& [file, index] : kNames) {
-    const std::string whole = join(folder, file), shards = join(folder, index);
+    const std::string whole = path_in(folder, file), shards = path_in(folder, index);
     if (file_exists(whole)) return add_file(open_tensor_file(whole), prefix);
     if (file_exists(shards)) return add_shards(shards, prefix);
   }
@@ -170,9 +168,7 @@ uint64_t WeightFiles::bytes() const {
 void save_weight_file(const std::string& path, const std::vector<WeightSource>& weights,
     const SafetensorsMetadata& metadata, WeightOrder order) {
   check_free_disk(path, bytes_of(weights), "'" + path + "'");
-  Shard all;
-  for (const WeightSource& weight : weights) all.push_back(&weight);
-  write_shard(path, all, metadata, order)->commit();
+  write_shard(path, mapped(weights, [](const WeightSource& weight) { return &weight; }), metadata, order)->commit();
 }
 
 void save_weight_files(const std::string& folder, const std::vector<WeightSource>& weights, uint64_t max_shard_bytes,
@@ -181,7 +177,7 @@ void save_weight_files(const std::string& folder, const std::vector<WeightSource
   make_directories(folder);
   const std::vector<Shard> shards = cut(weights, max_shard_bytes);
   if (shards.size() == 1) {
-    write_shard(join(folder, kWeightsFile), shards[0], metadata)->commit();
+    write_shard(path_in(folder, kWeightsFile), shards[0], metadata)->commit();
     return remove_others(folder, {kWeightsFile});
   }
   // A full disk must not leave shards of both models.
@@ -190,12 +186,12 @@ void save_weight_files(const std::string& folder, const std::vector<WeightSource
   std::map<std::string, std::string> map;
   for (size_t i = 0; i < shards.size(); ++i) {
     const std::string name = shard_name(i, shards.size());
-    files.push_back(write_shard(join(folder, name), shards[i], metadata));
+    files.push_back(write_shard(path_in(folder, name), shards[i], metadata));
     written.insert(name);
     for (const WeightSource* weight : shards[i]) map[weight->name] = name;
   }
   const Json index{{"metadata", {{"total_size", bytes_of(weights)}}}, {"weight_map", map}};
-  files.push_back(std::make_unique<AtomicFile>(join(folder, kWeightsIndex)));
+  files.push_back(std::make_unique<AtomicFile>(path_in(folder, kWeightsIndex)));
   files.back()->write(index.dump(2) + "\n");
   files.back()->finish();
   for (const auto& file : files) file->commit();

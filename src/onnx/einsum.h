@@ -126,8 +126,7 @@ class Einsum {
   }
 
   Tensor ordered(const Term& term, const std::string& letters) const {
-    std::vector<int> order;
-    for (const char letter : letters) order.push_back(static_cast<int>(term.letters.find(letter)));
+    const auto order = mapped<int>(letters, [&](char letter) { return term.letters.find(letter); });
     return std::ranges::is_sorted(order) ? term.value : steps_.permute(term.value, order);
   }
 

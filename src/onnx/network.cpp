@@ -162,8 +162,7 @@ void OnnxNetwork::find_parameters() {
   find_filters();
   for (const OnnxTensor& tensor : model_.graph.initializers) initial.insert(tensor.name);
   // Tensors of whole cache lines first: a weight at a cache line's start can be packed in place.
-  std::vector<const OnnxTensor*> tensors;
-  for (const OnnxTensor& tensor : model_.graph.initializers) tensors.push_back(&tensor);
+  auto tensors = mapped(model_.graph.initializers, [](const OnnxTensor& tensor) { return &tensor; });
   std::stable_partition(
       tensors.begin(), tensors.end(), [](const OnnxTensor* tensor) { return tensor->elements() % 16 == 0; });
   for (const OnnxTensor* each : tensors) {
@@ -360,9 +359,8 @@ std::unique_ptr<OnnxNetwork> load_onnx(const std::string& path, int64_t classes)
 }
 
 void save_onnx_folder(const OnnxNetwork& network, const std::string& folder) {
-  namespace fs = std::filesystem;
   const OutputFolder made(folder);
-  const std::string parameters = (fs::path(folder) / kParametersFile).string();
+  const std::string parameters = path_in(folder, kParametersFile);
   OnnxModel model = network.model();
   std::vector<std::vector<float>> converted;
   std::vector<SafetensorsTensor> tensors;
@@ -375,7 +373,7 @@ void save_onnx_folder(const OnnxNetwork& network, const std::string& folder) {
   save_safetensors(parameters, tensors, {{"format", "pt"}});
   const SafetensorsFile written(parameters);
   const uint64_t data_bytes = sum_of<uint64_t>(written.entries(), &SafetensorsEntry::bytes);
-  const uint64_t begin = fs::file_size(parameters) - data_bytes;
+  const uint64_t begin = std::filesystem::file_size(parameters) - data_bytes;
   for (OnnxTensor& tensor : model.graph.initializers) {
     if (!network.is_parameter(tensor.name)) continue;
     tensor.element = OnnxElement::kFloat;
@@ -383,7 +381,7 @@ void save_onnx_folder(const OnnxNetwork& network, const std::string& folder) {
     tensor.external_offset =
         begin + static_cast<uint64_t>(written.at(tensor.name).data - written.entries().front().data);
   }
-  write_onnx(model, (fs::path(folder) / kNetworkFile).string());
+  write_onnx(model, path_in(folder, kNetworkFile));
 }
 
 int64_t head_classes(const OnnxModel& model) {

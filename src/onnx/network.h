@@ -16,7 +16,6 @@
 #include <set>
 #include <string>
 #include <vector>
-#include "engine/kernels/precision.h"
 #include "models/nn/forward.h"
 #include "models/nn/module.h"
 #include "onnx/call.h"

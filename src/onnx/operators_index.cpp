@@ -3,7 +3,6 @@
 #include <limits>
 #include <map>
 #include <numeric>
-#include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/reduce/reduce.h"

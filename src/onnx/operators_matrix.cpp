@@ -1,6 +1,5 @@
 // Matrix products, reductions over axes, softmax and cumulative sums.
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include "engine/ops/reduce/reduce.h"
 #include "onnx/compose.h"

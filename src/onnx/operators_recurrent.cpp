@@ -15,31 +15,26 @@ constexpr const char* kLoops =
 
 Number limited(Number x, double clip) { return clip <= 0 ? x : min(max(x, -clip), clip); }
 
-// An activation function and its parameters.
-struct StepFunction {
-  std::string name;
-  double alpha, beta;
-
-  Number operator()(Number x) const {
-    if (name == "sigmoid") return sigmoid(x);
-    if (name == "tanh") return tanh(x);
-    if (name == "relu") return compose::apply(Scalar::kRelu, {x});
-    if (name == "affine") return x * alpha + beta;
-    if (name == "scaledtanh") return tanh(x * beta) * alpha;
-    if (name == "softsign") return x / (1 + abs(x));
-    if (name == "hardsigmoid") return min(max(x * alpha + beta, 0), 1);
-    return select(0 > x, x * alpha, x);  // leakyrelu
-  }
-};
-
 struct ActivationRow {
   const char* name;
-  bool has_alpha, has_beta;
-  double alpha, beta;  // defaults
+  Number (*function)(Number x, double alpha, double beta);
+  std::optional<double> alpha = {}, beta = {};  // defaults, if it has such a parameter
 };
-constexpr ActivationRow kActivations[] = {{"sigmoid", false, false, 0, 0}, {"tanh", false, false, 0, 0},
-    {"relu", false, false, 0, 0}, {"affine", true, true, 1, 0}, {"scaledtanh", true, true, 1, 1},
-    {"softsign", false, false, 0, 0}, {"hardsigmoid", true, true, .2, .5}, {"leakyrelu", true, false, .01, 0}};
+constexpr ActivationRow kActivations[] = {{"sigmoid", [](Number x, double, double) { return sigmoid(x); }},
+    {"tanh", [](Number x, double, double) { return tanh(x); }},
+    {"relu", [](Number x, double, double) { return compose::apply(Scalar::kRelu, {x}); }},
+    {"affine", [](Number x, double alpha, double beta) { return x * alpha + beta; }, 1, 0},
+    {"scaledtanh", [](Number x, double alpha, double beta) { return tanh(x * beta) * alpha; }, 1, 1},
+    {"softsign", [](Number x, double, double) { return x / (1 + abs(x)); }},
+    {"hardsigmoid", [](Number x, double alpha, double beta) { return min(max(x * alpha + beta, 0), 1); }, .2, .5},
+    {"leakyrelu", [](Number x, double alpha, double) { return select(0 > x, x * alpha, x); }, .01}};
+
+// An activation function and its parameters.
+struct StepFunction {
+  const ActivationRow* row;
+  double alpha, beta;
+  Number operator()(Number x) const { return row->function(x, alpha, beta); }
+};
 
 // `count` per direction. activation_alpha and activation_beta have numbers for those functions that take one, in order.
 std::vector<StepFunction> activations(const OnnxCall& call, std::vector<std::string> names, size_t directions) {
@@ -54,11 +49,11 @@ std::vector<StepFunction> activations(const OnnxCall& call, std::vector<std::str
     name = lower_ascii(name);
     const auto* row = std::ranges::find(kActivations, name, [](const ActivationRow& r) { return std::string(r.name); });
     if (row == std::end(kActivations)) call.fail("the activation \"", name, "\"");
-    const auto next = [](const std::vector<float>& values, size_t& at, bool has, double otherwise) {
-      return has && at < values.size() ? static_cast<double>(values[at++]) : otherwise;
+    const auto next = [](const std::vector<float>& values, size_t& at, std::optional<double> otherwise) {
+      return otherwise && at < values.size() ? static_cast<double>(values[at++]) : otherwise.value_or(0);
     };
-    const double a = next(alphas, alpha, row->has_alpha, row->alpha);
-    result.push_back({name, a, next(betas, beta, row->has_beta, row->beta)});
+    const double a = next(alphas, alpha, row->alpha);
+    result.push_back({row, a, next(betas, beta, row->beta)});
   }
   return result;
 }
@@ -117,7 +112,7 @@ class Recurrence {
 
   bool has_functions(const std::vector<std::string>& names) const {
     for (size_t i = 0; i < functions_.size(); ++i)
-      if (functions_[i].name != names[i % names.size()]) return false;
+      if (functions_[i].row->name != names[i % names.size()]) return false;
     return true;
   }
 
@@ -220,16 +215,15 @@ class Recurrence {
 
   void set_results() {
     if (call_.is_wanted(0)) {  // [T, directions, B, H] or [B, T, directions, H]
-      std::vector<Tensor> parts;
-      for (const Result& result : results_)
-        parts.push_back(batch_first_ ? reshape(compose::move_axes(result.hidden, {1, 0, 2}), {batch_, steps_, 1, size_})
-                                     : reshape(result.hidden, {steps_, 1, batch_, size_}));
+      const std::vector<Tensor> parts = mapped(results_, [&](const Result& result) {
+        return batch_first_ ? reshape(compose::move_axes(result.hidden, {1, 0, 2}), {batch_, steps_, 1, size_})
+                            : reshape(result.hidden, {steps_, 1, batch_, size_});
+      });
       call_.set(0, compose::join(parts, batch_first_ ? 2 : 1), call_.element());
     }
     const auto set_last = [&](size_t i, Tensor State::*member) {  // [directions, B, H] or [B, directions, H]
-      std::vector<Tensor> parts;
-      for (const Result& result : results_)
-        parts.push_back(reshape(result.last.*member, batch_first_ ? Shape{batch_, 1, size_} : Shape{1, batch_, size_}));
+      const Shape shape = batch_first_ ? Shape{batch_, 1, size_} : Shape{1, batch_, size_};
+      const auto parts = mapped(results_, [&](const Result& result) { return reshape(result.last.*member, shape); });
       call_.set(i, compose::join(parts, batch_first_ ? 1 : 0), call_.element());
     };
     if (call_.is_wanted(1)) set_last(1, &State::hidden);

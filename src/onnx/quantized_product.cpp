@@ -108,7 +108,10 @@ PackedOperand pack(OnnxCall& call, const Weight& weight, StaticRounding& roundin
   return {literal(call.graph(), {DType::kU8, {static_cast<int64_t>(packed.size())}}, packed.data()), shape};
 }
 
-Tensor less_product(const OnnxCall& call, Tensor y, Tensor sums, Tensor steps) {
+// Subtracts `rest` times the sums times each scale.
+Tensor without_rest(OnnxCall& call, Tensor y, Tensor sums, std::vector<float> scales, double rest) {
+  for (float& scale : scales) scale *= static_cast<float>(rest);
+  const Tensor steps = literal(call.graph(), {DType::kF32, {std::ssize(scales)}}, scales.data());
   return elementwise(call, {y, sums, steps}, [](Number y, Number sum, Number step) { return y - sum * step; });
 }
 
@@ -117,11 +120,7 @@ Tensor product_of(OnnxCall& call, Tensor x, const Weight& weight, StaticRounding
   const PackedOperand w = pack(call, weight, rounding);
   const Tensor rounded = round_activations(x, rounding);
   const Tensor y = matmul(rounded, dequantize(w.data, w.shape), false, true);
-  if (weight.rest == 0) return y;
-  std::vector<float> rests = weight.scales;
-  for (float& rest : rests) rest *= static_cast<float>(weight.rest);
-  const Tensor steps = literal(call.graph(), {DType::kF32, {weight.rows}}, rests.data());
-  return less_product(call, y, compose::sum_last(rounded), steps);
+  return weight.rest == 0 ? y : without_rest(call, y, compose::sum_last(rounded), weight.scales, weight.rest);
 }
 
 // One more filter, which sums the patch.
@@ -129,14 +128,6 @@ void add_sum_of_patch(Weight& filters) {
   ++filters.rows;
   filters.scales.push_back(1);
   filters.codes.insert(filters.codes.end(), static_cast<size_t>(filters.columns), int8_t{1});
-}
-
-// Subtracts `rest` times the last filter's sum times each scale.
-Tensor without_rest(OnnxCall& call, Tensor y, std::vector<float> scales, double rest) {
-  for (float& scale : scales) scale *= static_cast<float>(rest);
-  const auto count = std::ssize(scales);
-  const Tensor steps = literal(call.graph(), {DType::kF32, {count}}, scales.data());
-  return less_product(call, slice(y, 3, 0, count), slice(y, 3, count, 1), steps);
 }
 
 bool is_product(const WindowAxis& axis) {
@@ -172,7 +163,8 @@ std::optional<Tensor> quantized_convolution(
   if (filters->rest != 0) add_sum_of_patch(*filters);
   const PackedOperand w = pack(call, *filters, rounding);
   Tensor y = quantized_conv2d(reshape(image, sizes), w.data, w.shape, rounding, axes[0], axes[1]);
-  if (filters->rest != 0) y = without_rest(call, y, scales, filters->rest);
+  if (const int64_t count = std::ssize(scales); filters->rest != 0)
+    y = without_rest(call, slice(y, 3, 0, count), slice(y, 3, count, 1), scales, filters->rest);
   return image.shape().rank() == 4 ? y : reshape(y, {y.dim(0), y.dim(2), y.dim(3)});
 }
 }  // namespace linnet

@@ -1,6 +1,5 @@
 #include "onnx/save_onnx.h"
 #include <algorithm>
-#include <filesystem>
 #include <set>
 #include "base/fail.h"
 #include "base/files.h"
@@ -353,7 +352,7 @@ void save_onnx(const ParameterLayout& layout, const float* parameters, const Onn
     model =
         merge_decoders(std::move(model), make_onnx(layout, parameters, *file.with_past, options), file.any_head_size);
   set_precision(model, options.precision, options.input_scales);
-  write_onnx(model, (std::filesystem::path(folder) / file.name).string(), options.most_inside);
+  write_onnx(model, path_in(folder, file.name), options.most_inside);
 }
 
 std::vector<OnnxFile> onnx_files(TextDecoder& model, const OnnxFileOptions& options) {

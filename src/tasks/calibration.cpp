@@ -149,7 +149,7 @@ StaticScales calibrate(const CalibrationRequest& request) {
   options.threads = request.threads, options.quantize = "none", options.observer = observer;
   options.keep = request.keep;  // only checks that every pattern matches a parameter
   open_model(request, options)(examples);
-  StaticScales scales{.method = calibration_methods()[static_cast<size_t>(request.method)],
+  StaticScales scales{.method = enum_name(request.method),
       .examples = std::ssize(examples),
       .keep = request.keep,
       .input_scales = observer->scales(request.method)};

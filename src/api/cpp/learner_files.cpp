@@ -44,9 +44,7 @@ OptimizerAttrs attrs_of(const Optimizer& optimizer) {
 }
 
 Precision precision_of(const std::string& name) {
-  const auto names = enum_names(Precision{});
-  for (size_t i = 0; i < names.size(); ++i)
-    if (name == names[i]) return static_cast<Precision>(i);
+  if (const auto precision = enum_value<Precision>(name)) return *precision;
   if (name == "int8") return Precision::kBf16;  // of all but the products in int8
   fail_user("unknown precision \"", name, "\"; there are fp32, tf32, bf16, fp16 and int8");
 }

@@ -247,7 +247,7 @@ MemoryPlan Learner::State::memory() const {
   MemoryPlan all{.bytes = store.total_bytes()};
   for (const Store::Region& region : store.regions()) {
     if (region.owner) continue;
-    const std::string kind = memory_kind_name(region.kind);
+    const std::string kind = enum_name(region.kind);
     const size_t bytes = store.device().footprint(region.bytes);
     const auto found = std::ranges::find(all.kinds, kind, &MemoryUse::kind);
     if (found == all.kinds.end()) all.kinds.push_back({kind, bytes});

@@ -380,7 +380,8 @@ int bench(const BenchArguments& arguments) {
       .threads = threads,
       .seconds = arguments.seconds,
       .parts = !arguments.no_parts};
-  options.store_fp32 = arguments.storage == "fp32", options.recompute = recompute_mode(arguments.recompute);
+  options.store_fp32 = arguments.storage == "fp32",
+  options.recompute = enum_value<RecomputeMode>(arguments.recompute).value_or(RecomputeMode::kAuto);
   if (!arguments.memory.empty()) {
     if (const std::string problem = byte_size_problem(arguments.memory); !problem.empty())
       fail_user("--memory ", arguments.memory, problem);

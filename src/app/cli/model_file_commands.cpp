@@ -354,6 +354,7 @@ void add_pack_command(Command& linnet) {
 }
 
 void add_quantize_command(Command& linnet) {
+  const auto& methods = kEnumNames<CalibrationMethod>;
   auto [command, arguments] = linnet.subcommand("quantize",
       "find scales for static int8 on examples; commands then run the model in int8 unless --quantize says otherwise",
       quantize);
@@ -368,7 +369,7 @@ void add_quantize_command(Command& linnet) {
       .take("--method", arguments.method_name,
           "how far the 8 bits reach: minmax (the largest value seen; default), percentile (99.99% of the values) or "
           "entropy (the least change of their distribution)",
-          {.choices = calibration_methods()})
+          {.choices = {methods.begin(), methods.end()}})
       .take("--examples", arguments.most, "read so many examples at most (default 512)",
           {.type = "N", .least = kFewestExamples, .most = 1e9})
       .take("--keep", arguments.keep,

@@ -59,7 +59,7 @@ Json to_json(const Foresight& f) {
   Json sent = Json::object();
   for (int kind = 0; kind < kOperationKinds; ++kind)
     if (is_communication(static_cast<OperationKind>(kind)))
-      sent[operation_kind_name(static_cast<OperationKind>(kind))] = f.step.sent_bytes[static_cast<size_t>(kind)];
+      sent[enum_name(static_cast<OperationKind>(kind))] = f.step.sent_bytes[static_cast<size_t>(kind)];
   return {{"ranks", f.layout.ranks()}, {"data", f.layout.data}, {"tensor", f.layout.tensor},
       {"pipeline", f.layout.pipeline}, {"interleave", f.layout.interleave},
       {"micro_batches", f.simulated.micro_batches}, {"recompute", f.recompute}, {"fits", f.fits},
@@ -108,7 +108,7 @@ void print_one(const Foresight& f, uint64_t memory) {
   for (const OperationKind kind :
       {OperationKind::kGradients, OperationKind::kParameters, OperationKind::kTensor, OperationKind::kPipeline})
     if (const double bytes = step.sent_bytes[static_cast<size_t>(kind)]; bytes > 0)
-      print("  {:<25} {:10.1f} MB\n", operation_kind_name(kind), megabytes(bytes));
+      print("  {:<25} {:10.1f} MB\n", enum_name(kind), megabytes(bytes));
   const auto line = [&](const char* name, double seconds) {
     print("  {:<25} {:10.2f} ms {:5.1f}%\n", name, 1e3 * seconds, 100 * seconds / step.seconds);
   };
@@ -127,7 +127,7 @@ constexpr int64_t kRank = 8;  // default rank of adapters
 
 uint64_t item_bytes(const MemoryForecast& forecast, MemoryKind kind) {
   uint64_t bytes = 0;
-  for (const MemoryItem& item : forecast.items) bytes += item.name == memory_kind_name(kind) ? item.bytes : 0;
+  for (const MemoryItem& item : forecast.items) bytes += item.name == enum_name(kind) ? item.bytes : 0;
   return bytes;
 }
 

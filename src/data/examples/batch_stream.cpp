@@ -144,6 +144,12 @@ class Chooser {
   std::vector<Cell> fine_;      // lengths rounded up to kLengthMultiple
   int64_t batch_overhead_ = 0;  // what a further batch costs, in tokens
 };
+
+// Copies the ids and pads the rest of the row.
+void write_row(std::span<const TokenId> ids, std::span<int32_t> rows, int64_t row, int64_t length) {
+  const auto to = rows.begin() + row * length;
+  std::fill(std::ranges::copy(ids, to).out, to + length, SpecialTokens{}.pad);
+}
 }  // namespace
 
 Buckets::Buckets(std::vector<BatchShape> shapes) : shapes_(std::move(shapes)) {
@@ -170,14 +176,6 @@ int Buckets::find(int64_t source_length, int64_t target_length) const {
       return static_cast<int>(i);
   return -1;
 }
-
-namespace {
-// Copies the ids and pads the rest of the row.
-void write_row(std::span<const TokenId> ids, std::span<int32_t> rows, int64_t row, int64_t length) {
-  const auto to = rows.begin() + row * length;
-  std::fill(std::ranges::copy(ids, to).out, to + length, SpecialTokens{}.pad);
-}
-}  // namespace
 
 std::vector<BatchInput> pair_inputs(std::span<const BatchShape> shapes) {
   int64_t rows = 0, source = 0, target = 0;

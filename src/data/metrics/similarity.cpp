@@ -2,12 +2,12 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include "base/functions.h"
 
 namespace linnet {
 namespace {
 std::vector<double> ranks_of(std::span<const double> values) {
-  std::vector<size_t> order(values.size());
-  std::iota(order.begin(), order.end(), size_t{0});
+  std::vector<size_t> order = numbers_below<size_t>(values.size());
   std::ranges::stable_sort(order, {}, [&](size_t i) { return values[i]; });
   std::vector<double> ranks(values.size());
   for (size_t first = 0; first < order.size();) {

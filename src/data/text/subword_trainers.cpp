@@ -223,8 +223,7 @@ std::unique_ptr<PretrainedTokenizer> train_wordpiece(
   if (found.empty()) fail_user("the training texts have no words");
   const int64_t most = options.vocab_size - kSpecials, room = most - most / 4;
   if (room < 1) fail_user("vocab_size = ", options.vocab_size, ": the special tokens alone are ", kSpecials);
-  std::vector<std::pair<int64_t, std::string>> order;
-  for (const auto& [character, count] : found) order.emplace_back(-count, character);
+  auto order = mapped(found, [](const auto& entry) { return std::pair(-entry.second, entry.first); });
   std::ranges::sort(order);
   std::vector<std::string> alphabet;
   std::unordered_map<std::string, TokenId> ids;

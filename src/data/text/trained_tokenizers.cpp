@@ -135,10 +135,8 @@ std::unique_ptr<Tokenizer> train_vocabulary(TextUnit unit, int64_t vocab_size, c
       [](const auto& a, const auto& b) { return a.second != b.second ? a.second > b.second : a.first < b.first; });
   const auto room = static_cast<size_t>(std::min<int64_t>(vocab_size, INT32_MAX) - kSpecialTokenCount);
   if (order.size() > room) order.resize(room);
-  std::vector<std::string> tokens;
-  tokens.reserve(order.size());
-  for (const auto& [token, count] : order) tokens.emplace_back(token);
-  return std::make_unique<VocabularyTokenizer>(unit, std::move(tokens));
+  const auto token_of = [](const auto& entry) { return entry.first; };
+  return std::make_unique<VocabularyTokenizer>(unit, mapped<std::string>(order, token_of));
 }
 
 std::string format_vocabulary(TextUnit unit, std::span<const std::string> tokens) {

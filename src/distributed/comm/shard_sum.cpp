@@ -1,5 +1,4 @@
 #include "distributed/comm/shard_sum.h"
-#include <string>
 #include <utility>
 #include "base/fail.h"
 

@@ -137,8 +137,7 @@ class Builder {
 
   // All micro-batches of the ranks of one model.
   void add_pipeline(int data) {
-    std::vector<RankState> states;
-    for (int rank = 0; rank < layout_.pipeline; ++rank) states.push_back({pipeline_passes(order(), rank)});
+    auto states = mapped(layout_.pipeline, [&](int rank) { return RankState{pipeline_passes(order(), rank)}; });
     Arrivals arrivals;
     for (bool any = true; any;) {
       any = false;
@@ -263,12 +262,6 @@ StepForecast forecast_step(const TrainingStep& step, const Network& network) {
   return forecast;
 }
 
-const char* operation_kind_name(OperationKind kind) {
-  constexpr std::array<const char*, kOperationKinds> kNames{
-      "forward", "backward", "update", "gradients", "parameters", "tensor parallel", "pipeline"};
-  return kNames[static_cast<size_t>(kind)];
-}
-
 bool is_communication(OperationKind kind) { return kind >= OperationKind::kGradients; }
 
 OperationId RankSchedule::add(Operation operation) {
@@ -335,8 +328,8 @@ std::string chrome_trace(const RankSchedule& schedule, const std::vector<Interva
     const Operation& operation = schedule.operations()[id];
     if (operation.seconds <= 0) continue;
     for (const Lane& lane : operation.lanes) {
-      Json event{{"ph", "X"}, {"cat", operation_kind_name(operation.kind)}, {"name", operation.name},
-          {"pid", lane.rank}, {"tid", static_cast<int>(lane.kind)}, {"ts", intervals[id].begin * 1e6},
+      Json event{{"ph", "X"}, {"cat", enum_name(operation.kind)}, {"name", operation.name}, {"pid", lane.rank},
+          {"tid", static_cast<int>(lane.kind)}, {"ts", intervals[id].begin * 1e6},
           {"dur", (intervals[id].end - intervals[id].begin) * 1e6}};
       if (operation.sent_bytes > 0) event["args"] = {{"Bytes", operation.sent_bytes}};
       events.push_back(std::move(event));

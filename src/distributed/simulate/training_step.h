@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <vector>
+#include "base/enum_names.h"
 #include "distributed/comm/communicator.h"
 #include "distributed/comm/pipeline_order.h"
 #include "distributed/comm/shard_sum.h"
@@ -81,8 +82,9 @@ struct Lane {
 };
 
 enum class OperationKind : uint8_t { kForward, kBackward, kUpdate, kGradients, kParameters, kTensor, kPipeline };
-constexpr int kOperationKinds = 7;
-const char* operation_kind_name(OperationKind kind);  // "forward"
+template <> inline constexpr std::array kEnumNames<OperationKind>{
+    "forward", "backward", "update", "gradients", "parameters", "tensor parallel", "pipeline"};
+constexpr int kOperationKinds = kEnumNames<OperationKind>.size();
 bool is_communication(OperationKind kind);
 
 using OperationId = int32_t;

@@ -11,6 +11,12 @@
 
 namespace linnet {
 namespace {
+template <class Outputs> auto& named_output(Outputs& outputs, const std::string& name) {
+  const auto found = outputs.find(name);
+  if (found == outputs.end()) fail_internal("the plan has no output ", name);
+  return found->second;
+}
+
 constexpr size_t kAlignment = 256;
 constexpr int64_t kKept = Executor::kKept;
 constexpr size_t kSmall = 4096;  // bytes of an output that comes home by itself
@@ -67,9 +73,7 @@ class DeviceRun {
 
   // Waits for that run; 0: the last. See Executor::output.
   const TensorView& output(const std::string& name, int64_t run) {
-    const auto found = outputs_.find(name);
-    if (found == outputs_.end()) fail_internal("the plan has no output ", name);
-    Output& output = found->second;
+    Output& output = named_output(outputs_, name);
     if (run == 0) run = runs_;
     if (run <= runs_ - (output.is_small ? kKept : 1) || run > runs_)
       fail_internal("output ", name, " of run ", run, " was asked for after ", runs_, " runs");
@@ -169,9 +173,7 @@ Executor::Executor(const Plan& plan, const Store& store, const SharedRegions& sh
     const Location& location = plan.location[id];
     return {store.location(location.region) + location.offset, graph.value(id).type, root_of(graph, id).strides};
   };
-  size_t operands = 0;
-  for (const Node& node : graph.nodes()) operands += node.in.size() + node.out.size();
-  operands_.reserve(operands);
+  operands_.reserve(sum_of<size_t>(graph.nodes(), [](const Node& node) { return node.in.size() + node.out.size(); }));
   steps_.reserve(graph.nodes().size());
   for (NodeId id = 0; id < graph.node_count(); ++id) {
     const Node& node = graph.node(id);
@@ -320,8 +322,6 @@ void Executor::run_timed(ThreadPool& pool, std::vector<double>& seconds) const {
 
 const TensorView& Executor::output(const std::string& name, int64_t run) const {
   if (device_run_) return device_run_->output(name, run);
-  const auto found = outputs_.find(name);
-  if (found == outputs_.end()) fail_internal("the plan has no output ", name);
-  return found->second;
+  return named_output(outputs_, name);
 }
 }  // namespace linnet

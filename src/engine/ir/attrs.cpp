@@ -15,17 +15,15 @@ class TextVisitor : public FieldVisitor {
   void operator()(const char* name, bool& value) override {
     members.push_back({value ? path_ + name : path_ + "no_" + name, value ? name : ""});
   }
-  void operator()(const char* name, int64_t& value) override { add(name, shortest(value)); }
-  void operator()(const char* name, uint64_t& value) override { add(name, shortest(value)); }
-  void operator()(const char* name, double& value) override { add(name, shortest(value)); }
-  void operator()(const char* name, float& value) override { add(name, shortest(value)); }
-  void operator()(const char* name, Shape& value) override { add(name, value.text()); }
-  void operator()(const char* name, std::vector<int64_t>& value) override {
-    add(name, list_text(std::span<const int64_t>(value)));
-  }
-  void operator()(const char* name, std::vector<float>& value) override { add(name, list_text(value)); }
 
  protected:
+  void member(const char* name, const Value& value) override {
+    const auto text = [](auto held) {
+      if constexpr (requires { held.size(); }) return list_text(held);
+      else return shortest(held);
+    };
+    add(name, std::visit(text, value));
+  }
   void enumeration(const char* name, int64_t index, std::span<const char* const> names) override {
     add(name, names[index]);
     members.back().word = names[index];
@@ -56,15 +54,11 @@ class ByteVisitor : public FieldVisitor {
   std::string bytes;
 
   void operator()(const char*, bool& value) override { add(value); }
-  void operator()(const char*, int64_t& value) override { add(value); }
-  void operator()(const char*, uint64_t& value) override { add(value); }
-  void operator()(const char*, double& value) override { add(value); }
-  void operator()(const char*, float& value) override { add(value); }
-  void operator()(const char*, Shape& value) override { add_list<int64_t>(value.sizes()); }
-  void operator()(const char*, std::vector<int64_t>& value) override { add_list<int64_t>(value); }
-  void operator()(const char*, std::vector<float>& value) override { add_list<float>(value); }
 
  protected:
+  void member(const char*, const Value& value) override {
+    std::visit([this](auto held) { add(held); }, value);
+  }
   void enumeration(const char*, int64_t index, std::span<const char* const>) override { add(index); }
   void begin(const char*) override {}
   void begin_list(const char*, int64_t count) override { add(count); }
@@ -72,7 +66,7 @@ class ByteVisitor : public FieldVisitor {
 
  private:
   template <class T> void add(T value) { bytes.append(reinterpret_cast<const char*>(&value), sizeof value); }
-  template <class T> void add_list(std::span<const T> values) {
+  template <class T> void add(std::span<const T> values) {
     add(values.size());
     for (const T value : values) add(value);
   }

@@ -1,5 +1,6 @@
 // The attributes of a node: one small struct per op, held with value semantics. The graph does not know the types.
 #pragma once
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -7,7 +8,9 @@
 #include <type_traits>
 #include <typeinfo>
 #include <utility>
+#include <variant>
 #include <vector>
+#include "base/enum_names.h"
 #include "base/fail.h"
 #include "engine/ir/tensor_type.h"
 
@@ -35,22 +38,19 @@ class FieldVisitor {
   virtual ~FieldVisitor() = default;
 
   virtual void operator()(const char* name, bool& value) = 0;
-  virtual void operator()(const char* name, int64_t& value) = 0;
-  virtual void operator()(const char* name, uint64_t& value) = 0;
-  virtual void operator()(const char* name, double& value) = 0;
-  virtual void operator()(const char* name, float& value) = 0;
-  virtual void operator()(const char* name, Shape& value) = 0;
-  virtual void operator()(const char* name, std::vector<int64_t>& value) = 0;
-  virtual void operator()(const char* name, std::vector<float>& value) = 0;
-
-  void operator()(const char* name, std::signed_integral auto& value) {  // shorter ones
-    int64_t wide = value;
-    (*this)(name, wide);
+  template <class T>
+  requires std::is_arithmetic_v<T>
+  void operator()(const char* name, T& value) {
+    if constexpr (std::signed_integral<T>) member(name, int64_t{value});
+    else member(name, value);
   }
+  void operator()(const char* name, Shape& value) { member(name, value.sizes()); }
+  void operator()(const char* name, std::vector<int64_t>& value) { member(name, std::span<const int64_t>(value)); }
+  void operator()(const char* name, std::vector<float>& value) { member(name, std::span<const float>(value)); }
   void operator()(const char* name, std::vector<int>& value);
   void operator()(const char* name, TensorType& value);
 
-  // An enumeration from 0 on, whose names enum_names(E) gives in order as a span of C strings.
+  // An enumeration with names (base/enum_names.h).
   template <class E>
   requires std::is_enum_v<E>
   void operator()(const char* name, E& value) { enumeration(name, static_cast<int64_t>(value), enum_names(E{})); }
@@ -66,6 +66,8 @@ class FieldVisitor {
   }
 
  protected:
+  using Value = std::variant<int64_t, uint64_t, double, float, std::span<const int64_t>, std::span<const float>>;
+  virtual void member(const char* name, const Value& value) = 0;
   // `index` must be within the names.
   virtual void enumeration(const char* name, int64_t index, std::span<const char* const> names) = 0;
   virtual void begin(const char* name) = 0;  // members of a member

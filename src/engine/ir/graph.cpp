@@ -81,6 +81,14 @@ void verify_view(const Graph& graph, ValueId id) {
   if (base.view && base.view->strides != dense_strides(base.type.shape))
     fail_internal("value %", id, " is a view of a strided view");
 }
+
+const char* intern(std::string_view text) {
+  static std::mutex mutex;
+  static std::set<std::string, std::less<>> strings;
+  const std::lock_guard lock(mutex);
+  const auto found = strings.find(text);
+  return (found != strings.end() ? found : strings.emplace(text).first)->c_str();
+}
 }  // namespace
 
 GraphStamp::GraphStamp() : number_(live_graphs().add()) {}
@@ -273,16 +281,6 @@ void verify(const Graph& graph) {
     if (!updated.insert(update.state).second) fail_internal("a state is updated twice");
   }
 }
-
-namespace {
-const char* intern(std::string_view text) {
-  static std::mutex mutex;
-  static std::set<std::string, std::less<>> strings;
-  const std::lock_guard lock(mutex);
-  const auto found = strings.find(text);
-  return (found != strings.end() ? found : strings.emplace(text).first)->c_str();
-}
-}  // namespace
 
 std::string SourceLine::text() const {
   const char* slash = std::strrchr(file, '/');

@@ -1,10 +1,8 @@
 // The precision in which a product multiplies. Sums are always fp32.
 #pragma once
-#include <array>
 #include <bit>
-#include <cstddef>
 #include <cstdint>
-#include <span>
+#include "base/enum_names.h"
 
 namespace linnet {
 enum class Precision : uint8_t {
@@ -30,9 +28,6 @@ inline double rounded_operand(float x, Precision precision) {
 }
 inline double rounded_operand(double x, Precision) { return x; }
 
-inline std::span<const char* const> enum_names(Precision) {
-  static constexpr std::array kNames{"fp32", "tf32", "bf16", "fp16"};
-  return kNames;
-}
-inline const char* precision_name(Precision precision) { return enum_names(precision)[static_cast<size_t>(precision)]; }
+template <> inline constexpr std::array kEnumNames<Precision>{"fp32", "tf32", "bf16", "fp16"};
+inline const char* precision_name(Precision precision) { return enum_name(precision); }
 }  // namespace linnet

@@ -1,5 +1,4 @@
 #include "engine/ops/broadcast.h"
-#include <algorithm>
 #include "engine/ops/movement/movement.h"
 
 namespace linnet {
@@ -21,6 +20,24 @@ bool is_prefix(const Shape& small, const Shape& full) {
   for (; axis < full.rank(); ++axis)
     if (small[axis] != 1) return false;
   return true;
+}
+
+// Repeats axes [first, last) of one element to their sizes in `shape`.
+Tensor repeat_axes(At x, int first, int last, const Shape& shape) {
+  const auto at = [&](Tensor value) { return At(value, x.where); };
+  Shape result = x.value.shape();
+  for (int axis = first; axis < last; ++axis) result.set(axis, shape[axis]);
+  const int64_t outer = result.elements(0, first), n = result.elements(first, last);
+  const int64_t inner = result.elements(last, result.rank());
+  if (inner == 1) return reshape(at(broadcast_to(at(reshape(x, {outer, 1})), {outer, n})), result);
+  if (outer == 1) return reshape(at(broadcast_to(at(reshape(x, {inner})), {n, inner})), result);
+  constexpr int64_t kFew = 8;
+  if (n <= kFew) {
+    const std::vector<Tensor> rows(n, reshape(x, {outer, 1, inner}));
+    return reshape(at(concat(rows, 1, x.where)), result);
+  }
+  const Tensor copies = broadcast_to(at(reshape(x, {outer, inner, 1})), {outer, inner, n});
+  return reshape(at(permute(at(copies), {0, 2, 1})), result);
 }
 }  // namespace
 
@@ -60,26 +77,6 @@ std::optional<Broadcast> find_broadcast(const Shape& small, const Shape& full) {
   if (is_prefix(small, full)) return Broadcast::kPrefix;
   return std::nullopt;
 }
-
-namespace {
-// Repeats axes [first, last) of one element to their sizes in `shape`.
-Tensor repeat_axes(At x, int first, int last, const Shape& shape) {
-  const auto at = [&](Tensor value) { return At(value, x.where); };
-  Shape result = x.value.shape();
-  for (int axis = first; axis < last; ++axis) result.set(axis, shape[axis]);
-  const int64_t outer = result.elements(0, first), n = result.elements(first, last);
-  const int64_t inner = result.elements(last, result.rank());
-  if (inner == 1) return reshape(at(broadcast_to(at(reshape(x, {outer, 1})), {outer, n})), result);
-  if (outer == 1) return reshape(at(broadcast_to(at(reshape(x, {inner})), {n, inner})), result);
-  constexpr int64_t kFew = 8;
-  if (n <= kFew) {
-    const std::vector<Tensor> rows(n, reshape(x, {outer, 1, inner}));
-    return reshape(at(concat(at(rows[0]), std::span(rows).subspan(1), 1)), result);
-  }
-  const Tensor copies = broadcast_to(at(reshape(x, {outer, inner, 1})), {outer, inner, n});
-  return reshape(at(permute(at(copies), {0, 2, 1})), result);
-}
-}  // namespace
 
 Tensor broadcast_to(At x, Shape shape) {
   const Shape small = x.value.shape();

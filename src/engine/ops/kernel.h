@@ -2,6 +2,7 @@
 // runs in float64. There is no registration at start-up; engine/ops/all_ops.cpp names every list. Other devices have
 // their own lists (Backend).
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <span>
@@ -94,48 +95,44 @@ bool has_fast_kernel(
 
 const OpDef* find_op(std::string_view name);  // nullptr if there is none
 
-inline bool all_f32(const KernelQuery& query) {  // no floats but float32
-  for (const auto& types : {query.in, query.out})
-    for (const TensorType& type : types)
-      if (is_float(type.dtype) && type.dtype != DType::kF32) return false;
-  return true;
+template <class Fits> bool all_types(const KernelQuery& query, const Fits& fits) {  // fits(dtype) of each
+  return std::ranges::all_of(query.in, fits, &TensorType::dtype) &&
+         std::ranges::all_of(query.out, fits, &TensorType::dtype);
 }
-
+inline bool all_f32(const KernelQuery& query) {  // no floats but float32
+  return all_types(query, [](DType dtype) { return !is_float(dtype) || dtype == DType::kF32; });
+}
 inline bool all_f32_or_bf16(const KernelQuery& query) {  // no floats but float32 and bf16
-  for (const auto& types : {query.in, query.out})
-    for (const TensorType& type : types)
-      if (type.dtype == DType::kF64) return false;
-  return true;
+  return all_types(query, [](DType dtype) { return dtype != DType::kF64; });
 }
 
 // Operands of CPU kernels that read and write activations as fp32 or bf16.
 inline StoredFloats stored(const TensorView& x) { return {x.data, x.type.dtype == DType::kBF16}; }
 inline MutableStoredFloats mutable_stored(const TensorView& x) { return {x.data, x.type.dtype == DType::kBF16}; }
 
-// Kernel::supports of kernels that take bf16 or fp32 for each operand and result that the op's storage rule reduces
-// (OpDef::storage), and fp32 for all others.
-inline bool f32_or_reduced(const KernelQuery& query) {
+// fits(dtype, what the op's storage rule makes of it) of each operand and result.
+template <class Fits> bool all_stored(const KernelQuery& query, const Fits& fits) {
   const StorageRule rule = storage_of(query.node);
-  const auto fits = [](const TensorType& type, Storage storage) {
-    return !is_float(type.dtype) || type.dtype == DType::kF32 ||
-           (type.dtype == DType::kBF16 && storage == Storage::kReduced);
-  };
   for (size_t i = 0; i < query.in.size(); ++i)
-    if (!fits(query.in[i], rule.operand(i))) return false;
+    if (!fits(query.in[i].dtype, rule.operand(i))) return false;
   for (size_t i = 0; i < query.out.size(); ++i)
-    if (!fits(query.out[i], rule.result(i))) return false;
+    if (!fits(query.out[i].dtype, rule.result(i))) return false;
   return true;
 }
 
+// Kernel::supports of kernels that take bf16 or fp32 for each operand and result that the op's storage rule reduces
+// (OpDef::storage), and fp32 for all others.
+inline bool f32_or_reduced(const KernelQuery& query) {
+  return all_stored(query, [](DType dtype, Storage storage) {
+    return !is_float(dtype) || dtype == DType::kF32 || (dtype == DType::kBF16 && storage == Storage::kReduced);
+  });
+}
 // The same, but the rule reduces all or none.
 inline bool f32_or_all_reduced(const KernelQuery& query) {
-  if (all_f32(query)) return true;
-  const StorageRule rule = storage_of(query.node);
-  for (size_t i = 0; i < query.in.size(); ++i)
-    if (rule.operand(i) == Storage::kReduced && query.in[i].dtype != DType::kBF16) return false;
-  for (size_t i = 0; i < query.out.size(); ++i)
-    if (rule.result(i) == Storage::kReduced && query.out[i].dtype != DType::kBF16) return false;
-  return f32_or_reduced(query);
+  const auto is_reduced = [](DType dtype, Storage storage) {
+    return storage != Storage::kReduced || dtype == DType::kBF16;
+  };
+  return all_f32(query) || (all_stored(query, is_reduced) && f32_or_reduced(query));
 }
 
 // Copies an operand to a result on the CPU, unless they share memory.

@@ -16,8 +16,7 @@ std::vector<bool> depends_on(const Graph& graph, std::span<const Tensor> wrt) {
   for (const Tensor& w : wrt) depends[w.id] = true;
   for (const Node& node : graph.nodes()) {
     if (is(node, kStopGradient)) continue;
-    bool any = false;
-    for (ValueId in : node.in) any = any || depends[in];
+    const bool any = std::ranges::any_of(node.in, [&](ValueId in) { return depends[in]; });
     for (ValueId out : node.out)
       if (is_float(graph.value(out).type.dtype)) depends[out] = any || depends[out];
   }
@@ -56,7 +55,7 @@ Tensor join_pieces(Graph& graph, const std::vector<Piece>& pieces, const TensorT
     end = piece.start + piece.size;
   }
   fill_to(whole.shape[axis]);
-  return concat(parts[0], std::span(parts).subspan(1), axis);
+  return concat(parts, axis);
 }
 
 class Backward {

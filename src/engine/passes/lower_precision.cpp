@@ -75,13 +75,10 @@ class RoundShared final : public Fusion {
     const StorageRule rule = storage_of(node);
     for (size_t i = 0; i < node.in.size(); ++i) {
       const Storage storage = rule.operand(i);
-      wants(node.in[i]).reduced |= storage == Storage::kReduced;
-      wants(node.in[i]).f32 |= storage == Storage::kF32;
+      Wants& in = wants(node.in[i]);
+      in.reduced |= storage == Storage::kReduced, in.f32 |= storage == Storage::kF32;
       if (storage != Storage::kMoved) continue;
-      for (const ValueId out : node.out) {
-        wants(node.in[i]).reduced |= wants(out).reduced;
-        wants(node.in[i]).f32 |= wants(out).f32;
-      }
+      for (const ValueId out : node.out) in.reduced |= wants(out).reduced, in.f32 |= wants(out).f32;
     }
   }
 

@@ -3,7 +3,6 @@
 #include <map>
 #include "base/fail.h"
 #include "base/text.h"
-#include "base/timeline.h"
 #include "engine/ir/op.h"
 #include "engine/ops/collective/collective.h"
 #include "engine/passes/passes.h"
@@ -91,17 +90,11 @@ Graph optimize(Graph graph, const PassOptions& options, std::vector<PassReport>*
     if (std::find(names.begin(), names.end(), name) == names.end()) fail_user("there is no pass ", name);
   graph = remove_dead_code(graph);
   for (const Pass& pass : kPasses) {
-    const double start = now();
-    const int before = graph.node_count();
-    const bool run = pass.wanted(options) && !options.off.contains(pass.name);
-    std::vector<std::string> fused;
-    if (run) {
-      Graph next = pass.run(graph, options);
-      if (report) fused = new_nodes(graph, next);
-      graph = std::move(next);
-      if (options.verify) verify(graph);
-    }
-    if (report) report->push_back({pass.name, run, before, graph.node_count(), now() - start, fused});
+    if (!pass.wanted(options) || options.off.contains(pass.name)) continue;
+    Graph next = pass.run(graph, options);
+    if (report) report->push_back({pass.name, new_nodes(graph, next)});
+    graph = std::move(next);
+    if (options.verify) verify(graph);
   }
   return graph;
 }

@@ -125,11 +125,8 @@ double node_work(const Graph& graph, const Node& node, bool with_parameters = tr
 // "encoder.layers.3" of "encoder.layers.3.self_attn.in_proj"; empty for a path without a number.
 std::string_view block_path(std::string_view scope);
 
-struct PassReport {
+struct PassReport {  // of a pass that ran
   std::string name;
-  bool ran;
-  int nodes_before, nodes_after;
-  double seconds;
   std::vector<std::string> fused;  // what there is since the pass, counted: "matmul+bias+relu x 4"
 };
 

@@ -150,8 +150,7 @@ class CastToStorageType {
     const bool any_reduced = std::ranges::find(types.in, storage_type_, &TensorType::dtype) != types.in.end() ||
                              std::ranges::find(types.out, storage_type_, &TensorType::dtype) != types.out.end();
     const bool in_f32 = on_host_ && any_reduced && !has_kernel(node, types);
-    std::vector<Tensor> in;
-    for (size_t i = 0; i < node.in.size(); ++i) in.push_back(get(node.in[i], reduced[i] && !in_f32));
+    const auto in = mapped(node.in.size(), [&](size_t i) { return get(node.in[i], reduced[i] && !in_f32); });
     if (in_f32)
       for (size_t i = 0; i < node.out.size(); ++i) types.out[i] = old_.value(node.out[i]).type;
     keep(node, rewriter_.add_stored(without_rounding_twice(node, types.out), in, types.out),

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include "base/fail.h"
 #include "engine/ir/op.h"
-#include "engine/ops/collective/collective.h"
 
 namespace linnet {
 namespace {

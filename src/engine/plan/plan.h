@@ -48,6 +48,7 @@ Plan make_plan(Graph graph, Store& store, const SharedRegions& shared, const Pla
 // The size of a graph's plan. `placed` false: arena_bytes is only a lower bound, which is found faster.
 struct PlanSize {
   size_t arena_bytes, workspace_bytes;
+  size_t bytes() const { return arena_bytes + workspace_bytes; }
 };
 PlanSize plan_size(const Graph& graph, const Backend& backend, const PlanOptions& options, bool placed);
 

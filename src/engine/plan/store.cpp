@@ -1,15 +1,8 @@
 #include "engine/plan/store.h"
-#include <array>
 #include "base/fail.h"
 #include "base/numbers.h"
 
 namespace linnet {
-const char* memory_kind_name(MemoryKind kind) {
-  constexpr std::array kNames{"parameters", "accumulated gradient", "optimizer", "constants", "batches",
-      "resident data", "decoding cache", "activations, gradients", "workspace"};
-  return kNames[static_cast<size_t>(kind)];
-}
-
 RegionId Store::add_region(std::string name, MemoryKind kind, size_t bytes) {
   regions_.push_back({std::move(name), kind, bytes});
   return static_cast<RegionId>(regions_.size()) - 1;
@@ -126,5 +119,10 @@ size_t Store::total_bytes() const {
   for (const Region& region : regions_)
     if (!region.owner) total += device().footprint(region.bytes);
   return total;
+}
+
+void set_totals(const Store& store, float loss_sum, float token_count) {
+  store.fill(state::kLossSum, &loss_sum, sizeof loss_sum);
+  store.fill(state::kTokenCount, &token_count, sizeof token_count);
 }
 }  // namespace linnet

@@ -46,7 +46,8 @@ enum class MemoryKind {
   kActivations,
   kWorkspace
 };
-const char* memory_kind_name(MemoryKind kind);
+template <> inline constexpr std::array kEnumNames<MemoryKind>{"parameters", "accumulated gradient", "optimizer",
+    "constants", "batches", "resident data", "decoding cache", "activations, gradients", "workspace"};
 
 using RegionId = int;
 
@@ -124,4 +125,6 @@ class Store {
   std::map<std::string, Binding> bindings_;
   bool allocated_ = false;
 };
+
+void set_totals(const Store& store, float loss_sum, float token_count);  // of the state
 }  // namespace linnet

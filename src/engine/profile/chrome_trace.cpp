@@ -75,11 +75,11 @@ class Trace {
     if (thread == 0) {
       groups(spans, "user_annotation", thread, [&](const Span& span) -> std::string {
         const NodeProfile* node = node_of(span);
-        return node ? phase_name(node->phase) : "";
+        return node ? enum_name(node->phase) : "";
       });
       groups(spans, "user_annotation", thread, [&](const Span& span) -> std::string {
         const NodeProfile* node = node_of(span);
-        return node && !node->module.empty() ? std::string(phase_name(node->phase)) + ": " + node->module : "";
+        return node && !node->module.empty() ? std::string(enum_name(node->phase)) + ": " + node->module : "";
       });
     }
     for (const Span& span : spans) {
@@ -91,14 +91,14 @@ class Trace {
   }
 
   void add_host_span(int thread, const Span& span) {
-    Json arguments{{"Phase", host_phase(span.kind)}};
+    Json arguments{{"Phase", enum_name(span.kind)}};
     if (span.kind == SpanKind::kStagePass) arguments["Micro-batch"] = span.index;
     slice("cpu_op", span.name ? span.name : "work", thread, span.begin, span.end, std::move(arguments));
   }
 
   void add_node(int thread, const Span& span, const NodeProfile& node) {
     const double seconds = static_cast<double>(span.end - span.begin) * 1e-9;
-    Json arguments{{"Phase", phase_name(node.phase)}, {"Module", node.module}, {"Source", node.source},
+    Json arguments{{"Phase", enum_name(node.phase)}, {"Module", node.module}, {"Source", node.source},
         {"Plan", profile_.plans.at(span.plan).name}};
     if (thread == 0) {
       arguments["Bytes"] = node.bytes;

@@ -86,7 +86,7 @@ using RowKey = std::tuple<std::string, std::string, std::string, std::string>;
 
 void add_node(const PlanProfile& plan, const Span& span, double share, std::map<RowKey, ProfileRow>& rows) {
   const NodeProfile& node = plan.nodes[span.index];
-  const char* phase = phase_name(node.phase);
+  const char* phase = enum_name(node.phase);
   ProfileRow& row = rows[{phase, node.label, node.module, node.source}];
   row.phase = phase, row.label = node.label, row.module = node.module, row.source = node.source;
   ++row.calls;
@@ -103,11 +103,6 @@ std::string ending(const std::string& text, size_t width) {
   return text.size() <= width ? text : "..." + text.substr(text.size() - (width - 3));
 }
 }  // namespace
-
-const char* phase_name(StepPhase phase) {
-  constexpr const char* kNames[] = {"forward", "both", "backward", "update", "evaluation"};
-  return kNames[static_cast<size_t>(phase)];
-}
 
 PlanProfile describe_plan(std::string name, const Plan& plan, RegionId arena) {
   const Graph& graph = plan.graph;
@@ -131,11 +126,6 @@ PlanProfile describe_plan(std::string name, const Plan& plan, RegionId arena) {
     if (phases[tenant.first] == StepPhase::kForward && phases[tenant.last] == StepPhase::kBackward)
       profile.nodes[tenant.first].kept_bytes += static_cast<double>(tenant.bytes);
   return profile;
-}
-
-const char* host_phase(SpanKind kind) {
-  constexpr const char* kNames[] = {"data", "sharing", "stage"};
-  return kNames[static_cast<size_t>(kind)];
 }
 
 ProfileSummary summarize(const Profile& profile) {

@@ -9,7 +9,7 @@
 namespace linnet {
 // What is known of a plan's nodes before a run: phases (kBoth: of a loss and its gradient), names, costs.
 enum class StepPhase { kForward, kBoth, kBackward, kUpdate, kEvaluation };
-const char* phase_name(StepPhase phase);  // "forward"
+template <> inline constexpr std::array kEnumNames<StepPhase>{"forward", "both", "backward", "update", "evaluation"};
 // The share of the forward pass (the logits' product) in the operations of a kBoth node.
 constexpr double kForwardShare = 1.0 / 3;
 
@@ -74,7 +74,6 @@ struct ProfileSummary {
 };
 
 // A trace's phase for spans without a plan: "data", "sharing" or "stage".
-const char* host_phase(SpanKind kind);
 
 // Spans outside of steps, such as an evaluation in between, count in the rows but not in node_seconds.
 ProfileSummary summarize(const Profile& profile);

@@ -9,7 +9,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 #include "distributed/comm/communicator.h"
 #include "engine/profile/profile.h"
 

@@ -119,8 +119,7 @@ template <class Value> size_t index_of(Words<Value> words, Value value) {
   return i;
 }
 template <class Value> Value read_word(const ConfigFile& file, const char* key, Words<Value> words, Value standard) {
-  std::vector<const char*> names;
-  for (const auto& [name, value] : words) names.push_back(name);
+  const auto names = mapped(words, [](const auto& word) { return word.first; });
   return words[word_index(file, key, names, index_of(words, standard))].second;
 }
 template <class Config, class Value> Field<Config> field(const char* key, Value Config::*member,

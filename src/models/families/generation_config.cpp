@@ -1,5 +1,4 @@
 #include "models/families/generation_config.h"
-#include <filesystem>
 #include "base/files.h"
 #include "models/families/config_file.h"
 
@@ -65,9 +64,8 @@ std::vector<std::string> unsupported_keys(const ConfigFile& file) {
 }  // namespace
 
 GenerationConfig read_generation_config(const std::string& folder) {
-  const auto inside = [&](const char* name) { return (std::filesystem::path(folder) / name).string(); };
-  const std::string own = inside("generation_config.json");
-  const ConfigFile file(file_exists(own) ? own : inside("config.json"));
+  const std::string own = path_in(folder, "generation_config.json");
+  const ConfigFile file(file_exists(own) ? own : path_in(folder, "config.json"));
   GenerationConfig config;
   config.ends = tokens(file, "eos_token_id");
   for (const auto& [key, member, least, most] : kIntegers) {

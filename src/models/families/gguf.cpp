@@ -1,7 +1,5 @@
 #include "models/families/gguf.h"
-#include <charconv>
 #include <iterator>
-#include "base/error.h"
 #include "models/families/family.h"
 
 namespace linnet {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include "base/json.h"
 #include "base/protobuf.h"
+#include "data/text/sentencepiece/sentencepiece_pretrained.h"
 #include "models/families/gguf.h"
 
 namespace linnet {
@@ -16,8 +17,7 @@ namespace linnet {
 #define LINNET_CASED_REST " ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
 const std::vector<GgufPreTokenizer>& gguf_pre_tokenizers() {
-  constexpr const char *kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)",
-                       *kDigit = R"(\p{N})";
+  constexpr const char* kDigit = R"(\p{N})";
   constexpr const char* kThreeDigits = LINNET_CONTRACTIONS "|" LINNET_WORD "|\\p{N}{1,3}|" LINNET_REST;
   constexpr const char* kOneDigit = LINNET_CONTRACTIONS "|" LINNET_WORD "|\\p{N}|" LINNET_REST;
   constexpr const char* kTekken = LINNET_CASED("") "|\\p{N}|" LINNET_CASED_REST;
@@ -25,13 +25,13 @@ const std::vector<GgufPreTokenizer>& gguf_pre_tokenizers() {
   static const std::vector<GgufPreTokenizer> all = {
       {{"gpt-2", "phi-2", "olmo", "mpt", "roberta-bpe", "exaone4", "jina-es", "jina-de", "jina-en", "jina-v2-es",
            "jina-v2-de", "jina-v2-en"},
-          {kGpt2}},
+          {kGpt2Expression}},
       {{"llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "lfm2"}, {kThreeDigits},
           {.ignore_merges = true, .add_begin = true}},
       {{"dbrx", "smaug-bpe", "chatglm-bpe", "glm4"}, {kThreeDigits}},
       {{"qwen2", "deepseek-r1-qwen", "megrez"}, {kOneDigit}, {.nfc = true}},
       {{"stablelm2", "hunyuan"}, {kOneDigit}},
-      {{"starcoder", "refact", "command-r", "smollm", "codeshell", "minerva-7b"}, {kDigit, kGpt2}},
+      {{"starcoder", "refact", "command-r", "smollm", "codeshell", "minerva-7b"}, {kDigit, kGpt2Expression}},
       {{"tekken"}, {kTekken}, {.ignore_merges = true, .add_begin = true}},
       {{"gpt-4o", "llama4"}, {kGpt4o}},
   };
@@ -39,8 +39,7 @@ const std::vector<GgufPreTokenizer>& gguf_pre_tokenizers() {
 }
 
 namespace {
-// SentencePiece's numbers.
-enum Type : int64_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
+using enum SentencePieceModelFile::Type;
 
 class TokenizerReader {
  public:

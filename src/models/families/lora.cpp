@@ -1,6 +1,5 @@
 #include "models/families/lora.h"
 #include <cctype>
-#include <filesystem>
 #include <set>
 #include "base/fail.h"
 #include "base/files.h"
@@ -100,10 +99,6 @@ constexpr const char *kClassesEntry = "linnet.classes", *kProblemEntry = "linnet
 // "task_type" of heads of text classifiers, in PEFT's words.
 constexpr std::array<std::pair<ModelHead, const char*>, 3> kTaskTypes{
     {{ModelHead::kClasses, "SEQ_CLS"}, {ModelHead::kTokenClasses, "TOKEN_CLS"}, {ModelHead::kSpans, "QUESTION_ANS"}}};
-
-std::string path_in(const std::string& folder, const char* name) {
-  return (std::filesystem::path(folder) / name).string();
-}
 
 std::unique_ptr<const TensorFile> open_adapters(const std::string& folder) {
   const std::string path = path_in(folder, kWeightsName), pickled = path_in(folder, kPickledName);

@@ -15,8 +15,6 @@
 
 namespace linnet {
 namespace {
-std::string config_path(const std::string& folder) { return (std::filesystem::path(folder) / "config.json").string(); }
-
 // What the folder is taken for.
 const Architecture& chosen_architecture(const Family& family, const ConfigFile& config, const OpenOptions& options) {
   const std::vector<std::string> own = config.texts("architectures");
@@ -196,8 +194,7 @@ std::string tokenizer_files(const std::string& folder) {
   std::string text;
   for (const char* name : {"tokenizer.json", "vocab.json", "merges.txt", "vocab.txt", "spiece.model", "tokenizer.model",
            "sentencepiece.bpe.model", "source.spm", "target.spm"})
-    if (file_exists((std::filesystem::path(folder) / name).string()))
-      text += (text.empty() ? "" : ", ") + std::string(name);
+    if (file_exists(path_in(folder, name))) text += (text.empty() ? "" : ", ") + std::string(name);
   return text.empty() ? "none" : text;
 }
 
@@ -279,12 +276,12 @@ void PretrainedModel::fail_type() const {
 }
 
 bool is_pretrained_folder(const std::string& folder) {
-  const std::string path = config_path(folder);
+  const std::string path = path_in(folder, "config.json");
   return file_exists(path) && ConfigFile(path).has("model_type");
 }
 
 void check_model_folder(const std::string& folder) {
-  if (file_exists(config_path(folder))) return;
+  if (file_exists(path_in(folder, "config.json"))) return;
   const std::string hint = missing_model_hint(folder);
   if (!file_exists(folder)) fail_user("there is no folder '", folder, "'", hint);
   fail_user("'", folder, "'",
@@ -294,7 +291,7 @@ void check_model_folder(const std::string& folder) {
 
 PretrainedModel open_pretrained(const std::string& folder, const OpenOptions& options) {
   check_model_folder(folder);
-  const ConfigFile config(config_path(folder));
+  const ConfigFile config(path_in(folder, "config.json"));
   PretrainedModel model = construct(config, options);
   model.folder = folder;
   const std::vector<std::string> own = model.config.texts("architectures");
@@ -419,8 +416,8 @@ void save_pretrained(const PretrainedModel& model, const ParameterLayout& layout
   for (const auto& [name, text] : options.files) prepare(files, fs::path(folder) / name, text);
   prepare(files, fs::path(folder) / "config.json", saved_config(model, options).dump());
   for (const auto& [part, sources] : weights) {
-    if (!part.empty()) make_directories((fs::path(folder) / part).string());
-    save_weight_files((fs::path(folder) / part).string(), sources, options.max_shard_bytes, {{"format", "pt"}});
+    if (!part.empty()) make_directories(path_in(folder, part));
+    save_weight_files(path_in(folder, part), sources, options.max_shard_bytes, {{"format", "pt"}});
   }
   for (const auto& file : files) file->commit();
 }

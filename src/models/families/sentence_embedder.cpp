@@ -1,5 +1,4 @@
 #include "models/families/sentence_embedder.h"
-#include <filesystem>
 #include <numeric>
 #include <ranges>
 #include "base/fail.h"
@@ -14,10 +13,6 @@
 namespace linnet {
 namespace {
 constexpr const char *kModules = "modules.json", *kTransformer = "sentence_bert_config.json";
-
-std::string inside(const std::string& folder, const std::string& file) {
-  return (std::filesystem::path(folder) / file).string();
-}
 
 struct PoolingName {
   const char *name, *flag;
@@ -64,7 +59,7 @@ DenseLayer read_dense(const std::string& folder, const std::string& part) {
       {"torch.nn.modules.linear.Identity", std::nullopt}, {"torch.nn.modules.activation.Tanh", Activation::kTanh},
       {"torch.nn.modules.activation.ReLU", Activation::kRelu}, {"torch.nn.modules.activation.GELU", Activation::kGelu},
       {"torch.nn.modules.activation.SiLU", Activation::kSilu}};
-  const ConfigFile config(inside(inside(folder, part), "config.json"));
+  const ConfigFile config(path_in(path_in(folder, part), "config.json"));
   return {part, config.size("in_features"), config.size("out_features"), config.flag("bias", true),
       read_word<std::optional<Activation>>(config, "activation_function", kFunctions, Activation::kTanh)};
 }
@@ -94,7 +89,7 @@ void set_pooling(PretrainedModel& model, const SentencePooling& pooling) {
 
 PretrainedModel open_encoder(const std::string& folder, const std::vector<AdapterFolder>& adapters) {
   check_model_folder(folder);
-  const ConfigFile config(inside(folder, "config.json"));
+  const ConfigFile config(path_in(folder, "config.json"));
   const Family& family = find_family(config);
   if (family.kind != FamilyKind::kEncoder)
     fail_user("'", folder, "' is a model of the kind \"", family.model_type, "\"; sentence embeddings are of ",
@@ -115,9 +110,9 @@ TextEncoder& encoder_of(const PretrainedModel& model) {
 
 SentencePooling read_sentence_pooling(const std::string& folder) {
   SentencePooling pooling;
-  if (const std::string path = inside(folder, kTransformer); file_exists(path))
+  if (const std::string path = path_in(folder, kTransformer); file_exists(path))
     if (const ConfigFile config(path); config.has("max_seq_length")) pooling.max_tokens = config.size("max_seq_length");
-  const std::string path = inside(folder, kModules), tokenizer = inside(folder, "tokenizer_config.json");
+  const std::string path = path_in(folder, kModules), tokenizer = path_in(folder, "tokenizer_config.json");
   if (!file_exists(path)) return pooling;
   // Newer versions write the length into the tokenizer's file alone.
   if (pooling.max_tokens == 0 && file_exists(tokenizer))
@@ -126,7 +121,7 @@ SentencePooling read_sentence_pooling(const std::string& folder) {
   pooling.normalized = false;
   for (const SentenceModule& module : read_modules(path)) {
     if (module.kind == "Pooling")
-      pooling.kind = read_kind(ConfigFile(inside(inside(folder, module.path), "config.json")));
+      pooling.kind = read_kind(ConfigFile(path_in(path_in(folder, module.path), "config.json")));
     else if (module.kind == "Dense") pooling.dense.push_back(read_dense(folder, module.path));
     else if (module.kind == "Normalize") pooling.normalized = true;
     else if (module.kind != "Transformer")
@@ -137,16 +132,16 @@ SentencePooling read_sentence_pooling(const std::string& folder) {
 }
 
 std::map<std::string, std::string> sentence_files(const std::string& folder) {
-  const std::string path = inside(folder, kModules);
+  const std::string path = path_in(folder, kModules);
   std::map<std::string, std::string> files;
   if (!file_exists(path) || is_cross_encoder(folder)) return files;
   files[kModules] = read_file(path);
   for (const char* name : {kTransformer, "config_sentence_transformers.json"})
-    if (file_exists(inside(folder, name))) files[name] = read_file(inside(folder, name));
+    if (file_exists(path_in(folder, name))) files[name] = read_file(path_in(folder, name));
   for (const SentenceModule& module : read_modules(path))
-    if (const std::string name = inside(module.path, "config.json");
-        !module.path.empty() && file_exists(inside(folder, name)))
-      files[name] = read_file(inside(folder, name));
+    if (const std::string name = path_in(module.path, "config.json");
+        !module.path.empty() && file_exists(path_in(folder, name)))
+      files[name] = read_file(path_in(folder, name));
   return files;
 }
 
@@ -191,14 +186,14 @@ std::string SentencePrompts::of(const std::string& name) const {
 
 SentencePrompts read_sentence_prompts(const std::string& folder) {
   SentencePrompts result;
-  const std::string path = inside(folder, "config_sentence_transformers.json");
+  const std::string path = path_in(folder, "config_sentence_transformers.json");
   if (!file_exists(path)) return result;
   const Json json = Json::parse(read_file(path), "'" + path + "'", JsonLimits::settings());
   const JsonObject config(json, "'" + path + "':");
-  if (file_exists(inside(folder, kModules)))
-    for (const SentenceModule& module : read_modules(inside(folder, kModules)))
+  if (file_exists(path_in(folder, kModules)))
+    for (const SentenceModule& module : read_modules(path_in(folder, kModules)))
       if (module.kind == "Pooling")
-        result.included = ConfigFile(inside(inside(folder, module.path), "config.json")).flag("include_prompt", true);
+        result.included = ConfigFile(path_in(path_in(folder, module.path), "config.json")).flag("include_prompt", true);
   result.usual = config.text("default_prompt_name", "");
   if (const Json* prompts = json.find("prompts"); prompts && prompts->is_object())
     for (const auto& [name, text] : prompts->items())

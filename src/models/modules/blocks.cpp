@@ -27,9 +27,7 @@ Tensor route(Tensor x, Tensor router) {
   return grouped_matmul(x, router, first, {.groups = 1, .exact = true});
 }
 
-Tensor joined(const std::vector<Tensor>& parts) {
-  return parts.size() == 1 ? parts[0] : concat(parts[0], std::span(parts).subspan(1), 0);
-}
+Tensor joined(const std::vector<Tensor>& parts) { return parts.size() == 1 ? parts[0] : concat(parts, 0); }
 }  // namespace
 
 // Adds no name: PyTorch names the two projections directly under the layer.

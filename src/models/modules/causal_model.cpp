@@ -23,8 +23,7 @@ AnswerScores score_answers(CausalModel& model, Tensor hidden, Tensor targets) {
     scores.push_back(reshape(loss, {1}));
     counts.push_back(reshape(count_targets(wanted, hidden.type().dtype), {1}));
   }
-  const auto joined = [](const std::vector<Tensor>& parts) { return concat(parts[0], std::span(parts).subspan(1), 0); };
-  return {joined(scores) * -1.0, joined(counts)};
+  return {concat(scores, 0) * -1.0, concat(counts, 0)};
 }
 
 // log(p / (1 - p)) of x = log p.

@@ -58,7 +58,7 @@ Tensor row_products(Tensor a, Tensor b) { return sum_to(a * b, {a.dim(0), 1}); }
 Tensor in_batch_errors(Tensor firsts, Tensor partners, Tensor others, Tensor weights, double scale) {
   const int64_t batch = firsts.dim(0), copies = others.dim(0) / batch;
   const std::vector<Tensor> columns(copies, weights);
-  const Tensor hidden = hide(concat(columns[0], std::span(columns).subspan(1), 0));
+  const Tensor hidden = hide(concat(columns, 0));
   const Tensor scores = matmul(firsts, others, false, true) * scale + rows_of(hidden, {batch, others.dim(0)});
   return log_sum_exp_last(scores) - row_products(firsts, partners) * scale;
 }

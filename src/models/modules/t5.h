@@ -3,7 +3,6 @@
 #pragma once
 #include "models/modules/blocks.h"
 #include "models/modules/encoder_decoder.h"
-#include "models/nn/loss.h"
 #include "models/nn/trace.h"
 
 namespace linnet {

@@ -2,7 +2,6 @@
 #include "base/fail.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/ops/pointwise/pointwise.h"
 #include "models/nn/activation_observer.h"
 
 namespace linnet {

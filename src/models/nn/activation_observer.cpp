@@ -108,17 +108,9 @@ void watch_input(const ParameterSpec& weight, Tensor x) {
   if (int8.choose(weight)) options.layout->observer()->watch(trace.graph(), weight.name, x);
 }
 
-const std::vector<std::string>& calibration_methods() {
-  static const std::vector<std::string> names{"minmax", "percentile", "entropy"};
-  return names;
-}
-
 CalibrationMethod calibration_method(const std::string& name) {
-  const auto& names = calibration_methods();
-  const auto found = std::ranges::find(names, name);
-  if (found == names.end())
-    fail_user("\"", name, "\" is no way to calibrate; there are minmax, percentile and entropy");
-  return static_cast<CalibrationMethod>(found - names.begin());
+  if (const auto method = enum_value<CalibrationMethod>(name)) return *method;
+  fail_user("\"", name, "\" is no way to calibrate; there are minmax, percentile and entropy");
 }
 
 void MagnitudeHistogram::widen() {

@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <vector>
+#include "base/enum_names.h"
 
 namespace linnet {
 class Executor;
@@ -26,9 +27,8 @@ enum class CalibrationMethod : uint8_t {
   kPercentile,  // 99.99% of the magnitudes lie below it
   kEntropy,     // the distribution changes least when values are rounded to 8 bits (least_divergence())
 };
-// "minmax", "percentile" or "entropy"; a user error for another word.
-CalibrationMethod calibration_method(const std::string& name);
-const std::vector<std::string>& calibration_methods();
+template <> inline constexpr std::array kEnumNames<CalibrationMethod>{"minmax", "percentile", "entropy"};
+CalibrationMethod calibration_method(const std::string& name);  // a user error for another word
 
 // Counts magnitudes |x| in kBins bins of equal width. A value beyond the last one doubles the width, so that values may
 // come in any order and need not be kept.

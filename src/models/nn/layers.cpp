@@ -115,7 +115,7 @@ void LowRank::add(Module& layer, const std::string& part, int64_t first_row, int
 
 namespace {
 Tensor joined(At where, std::span<const Tensor> parts, int axis) {
-  return parts.size() == 1 ? parts[0] : concat(At(parts[0], where.where), parts.subspan(1), axis);
+  return parts.size() == 1 ? parts[0] : concat(parts, axis, where.where);
 }
 
 Tensor choice_input(Graph& graph) {

@@ -10,18 +10,9 @@
 namespace linnet {
 namespace {
 std::string text_of(const PackedShape& shape) {
-  const auto name = [](WeightFormat format) {
-    return std::string(enum_names(format)[static_cast<size_t>(format)]) + " ";
-  };
+  const auto name = [](WeightFormat format) { return std::string(enum_name(format)) + " "; };
   return name(shape.format) + std::to_string(shape.rows) + " " + std::to_string(shape.columns) + " " +
          name(shape.tail_format) + std::to_string(shape.tail_rows);
-}
-
-std::optional<WeightFormat> format_of(const char* name) {
-  const auto names = enum_names(WeightFormat{});
-  for (size_t i = 0; i < names.size(); ++i)
-    if (std::strcmp(names[i], name) == 0) return static_cast<WeightFormat>(i);
-  return {};
 }
 
 std::optional<PackedShape> parsed(const std::string& text) {
@@ -31,7 +22,7 @@ std::optional<PackedShape> parsed(const std::string& text) {
   if (std::sscanf(text.c_str(), "%15s %lld %lld %15s %lld", format, &rows, &columns, tail_format, &tail_rows) != 5 ||
       rows <= 0 || rows >= kMost || columns <= 0 || columns >= kMost || tail_rows < 0 || tail_rows >= rows)
     return {};
-  const auto all = format_of(format), tail = format_of(tail_format);
+  const auto all = enum_value<WeightFormat>(format), tail = enum_value<WeightFormat>(tail_format);
   if (!all || !tail) return {};
   return PackedShape{*all, rows, columns, tail_rows, *tail};
 }
@@ -77,10 +68,10 @@ Metadata load_model(const std::string& path, const ParameterLayout& layout, cons
   }
   if (file.entries().size() != layout.parameters().size())
     for (const SafetensorsEntry& entry : file.entries()) {
-      bool known = false;
-      for (const ParameterSlot& slot : layout.parameters()) known = known || slot.spec.name == entry.name;
-      known = known || !weight_of_input_step(entry.name).empty();  // scales of static int8, read by who needs them
-      if (!known) fail_user(path, ": tensor ", entry.name, " is not part of the model");
+      if (!weight_of_input_step(entry.name).empty()) continue;  // scales of static int8, read by who needs them
+      const auto is_its = [&](const ParameterSlot& slot) { return slot.spec.name == entry.name; };
+      if (std::ranges::none_of(layout.parameters(), is_its))
+        fail_user(path, ": tensor ", entry.name, " is not part of the model");
     }
   return file.metadata();
 }
@@ -120,7 +111,7 @@ void save_frozen_weights(
   std::vector<SafetensorsTensor> tensors;
   for (const QuantizedSlot* slot : frozen_packed(layout)) {
     const std::string& name = slot->slot.spec.name;
-    tensors.push_back({name, {DType::kU8, {static_cast<int64_t>(slot->shape.bytes())}}, store.data(slot->input())});
+    tensors.push_back({name, slot->type(), store.data(slot->input())});
     metadata[name] = text_of(slot->shape);
   }
   save_safetensors(path, tensors, metadata);

@@ -2,6 +2,7 @@
 #include <numeric>
 #include <tuple>
 #include "base/fail.h"
+#include "base/text.h"
 #include "base/thread_pool.h"
 #include "engine/passes/tensor_parallel.h"
 #include "models/nn/pipeline_parallel.h"
@@ -30,8 +31,7 @@ std::optional<PackedShape> storage_in(const ParameterGroup& group, const Paramet
 void check_groups(std::span<const ParameterGroup> groups) {
   for (const ParameterGroup& group : groups) {
     if (group.storage && group.storage != WeightFormat::kBf16 && !group.frozen)
-      fail_user("only frozen parameters can be stored in ",
-          enum_names(*group.storage)[static_cast<size_t>(*group.storage)], ": \"", group.patterns.front(),
+      fail_user("only frozen parameters can be stored in ", enum_name(*group.storage), ": \"", group.patterns.front(),
           "\" is trained, in fp32 or bf16");
     if (group.storage == WeightFormat::kInt8) fail_user("frozen parameters are stored in blocks of int8");
   }
@@ -48,9 +48,7 @@ std::string name_kinds(const std::vector<ParameterSpec>& specs) {
       else if (!kind.ends_with('*')) kind += '*';
     if (spec.trainable && std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
   }
-  std::string text;
-  for (size_t i = 0; i < std::min(kinds.size(), kMost); ++i) text += (i ? ", " : "") + kinds[i];
-  return text + (kinds.size() > kMost ? ", ..." : "");
+  return joined(std::span(kinds).first(std::min(kinds.size(), kMost))) + (kinds.size() > kMost ? ", ..." : "");
 }
 
 // Checks that names differ and that all elements together can be counted.

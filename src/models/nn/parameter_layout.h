@@ -55,6 +55,7 @@ struct QuantizedSlot {
   size_t offset;                                                       // bytes in the region of packed weights
   float input_scale = 0;                                               // WeightQuantization::input_scales; 0: none
   std::string input() const { return "quantized." + slot.spec.name; }  // of graphs
+  TensorType type() const { return {DType::kU8, {static_cast<int64_t>(shape.bytes())}}; }  // of that input
 };
 
 // The trained parameters of one group: a range of the flat buffer, and one input of graphs.

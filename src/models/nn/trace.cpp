@@ -37,8 +37,8 @@ Trace::Trace(const TraceOptions& options) : options_(options), outer_(t_current)
   cut(graph_, options.dtype, kBufferInput, layout.buffers(), parts_);
   cut(graph_, options.dtype, state::kConstants, layout.constants(), parts_);
   for (const QuantizedSlot& slot : layout.quantized()) {
-    const TensorType packed{DType::kU8, {static_cast<int64_t>(slot.shape.bytes())}};
-    const Tensor matrix = dequantize(graph_.input(slot.input(), packed), slot.shape, options.dtype, slot.input_scale);
+    const Tensor matrix =
+        dequantize(graph_.input(slot.input(), slot.type()), slot.shape, options.dtype, slot.input_scale);
     const Shape& shape = slot.slot.spec.shape;
     parts_[slot.slot.spec.name] = matrix.shape() == shape ? matrix : reshape(matrix, shape);
   }
@@ -87,8 +87,7 @@ void Trace::finish_buffers() {
     parts.push_back(reshape(value, {slot.spec.shape.elements()}));
   }
   const int64_t count = options_.layout->stored_count() - options_.layout->buffer_offset();
-  graph_.update(
-      graph_.input(kBufferInput, {options_.dtype, {count}}), concat(parts[0], std::span(parts).subspan(1), 0));
+  graph_.update(graph_.input(kBufferInput, {options_.dtype, {count}}), concat(parts, 0));
 }
 
 Tensor Trace::number(double value, SourceLine where) { return fill(graph_, {options_.dtype, {}}, value, where); }

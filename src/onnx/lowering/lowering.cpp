@@ -203,9 +203,8 @@ void OnnxLowering::run() {
 }
 
 bool OnnxLowering::attributes_differ() const {
-  for (const Graph& trace : traces_)
-    if (!(trace.node(current_).attrs == node().attrs)) return true;
-  return false;
+  return std::ranges::any_of(
+      traces_, [&](const Graph& trace) { return !(trace.node(current_).attrs == node().attrs); });
 }
 
 const SymbolicShape& OnnxLowering::out_shape(size_t result) {

@@ -149,7 +149,7 @@ TEST(Foresight, AStageOfAPipelineTakesLessThanTheModel) {
   const auto bytes = [](const Foresight& f, MemoryKind kind) {
     double sum = 0;
     for (const MemoryItem& item : f.plan.forecast.items)
-      if (item.name == memory_kind_name(kind)) sum += static_cast<double>(item.bytes);
+      if (item.name == enum_name(kind)) sum += static_cast<double>(item.bytes);
     return sum;
   };
   for (const MemoryKind kind : {MemoryKind::kParameters, MemoryKind::kOptimizer}) {

@@ -13,8 +13,6 @@ namespace fs = std::filesystem;
 constexpr const char *kNetworkFile = "network.onnx", *kConfigFile = "pretrained/config.json";
 constexpr int64_t kDefaultLongest = 512;  // default tokens of a text
 
-std::string path_in(const std::string& folder, const char* file) { return (fs::path(folder) / file).string(); }
-
 // The folder of a network's companion files.
 std::string folder_of(const std::string& path) {
   std::error_code error;

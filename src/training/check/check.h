@@ -1,6 +1,5 @@
 // Sanity checks of a model before a long training run, with its loss, initial weights and one batch.
 #pragma once
-#include "engine/exec/interpreter.h"
 #include "training/trainer/trainer.h"
 
 namespace linnet {

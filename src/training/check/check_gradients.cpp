@@ -50,9 +50,9 @@ MeanLoss loss_of_training(CheckSubject& subject) {
 double size_of(CheckSubject& subject, const ParameterGradient& gradient) {
   constexpr double kUsual = 0.02;
   const float* values = subject.trainer.state().flat(state::kParameters) + gradient.slot->offset;
-  double squares = 0;
-  for (size_t i = 0; i < gradient.values.size(); ++i) squares += static_cast<double>(values[i]) * values[i];
-  return std::sqrt(squares) + kUsual * std::sqrt(static_cast<double>(gradient.values.size()));
+  const auto square = [&](size_t i) { return static_cast<double>(values[i]) * values[i]; };
+  return std::sqrt(sum_of<double>(gradient.values.size(), square)) +
+         kUsual * std::sqrt(static_cast<double>(gradient.values.size()));
 }
 
 // The loss's derivative along one parameter's gradient, by central differences.

@@ -224,7 +224,7 @@ std::string memory_picture(const Trainer& trainer, RegionId arena) {
   const PlanProfile profile = describe_plan(largest_name, *largest, arena);
   Json nodes = Json::array(), tenants = Json::array();
   for (const NodeProfile& node : profile.nodes)
-    nodes.push_back({node.label, phase_name(node.phase), node.module, node.source});
+    nodes.push_back({node.label, enum_name(node.phase), node.module, node.source});
   for (const ArenaTenant& tenant : profile.tenants)
     if (tenant.bytes > 0)
       tenants.push_back({name_of(largest->graph.value(tenant.value).type, tenant.bytes), tenant.offset, tenant.bytes,

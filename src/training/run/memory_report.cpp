@@ -31,7 +31,7 @@ MemoryForecast forecast_memory(uint64_t resident, const Store& store) {
   else forecast.where = device.info().name, forecast.limit = device.info().free_bytes;
   std::map<MemoryKind, uint64_t> by_kind;
   for (const Store::Region& region : store.regions()) by_kind[region.kind] += device.footprint(region.bytes);
-  for (const auto& [kind, bytes] : by_kind) forecast.items.push_back({memory_kind_name(kind), bytes});
+  for (const auto& [kind, bytes] : by_kind) forecast.items.push_back({enum_name(kind), bytes});
   if (device.is_host()) forecast.items.push_back({"code, stacks, strings", kUnplanned});
   return forecast;
 }

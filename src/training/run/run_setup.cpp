@@ -70,8 +70,6 @@ void check_resumable(const Config& saved, const Config& wanted, const std::strin
         "the data have changed since the run began (" + joined(changes) + "): it goes on with what is there now");
 }
 
-namespace fs = std::filesystem;
-
 std::string data_text(const Config& config) {
   std::string text;
   for (const auto& [key, bytes, checksum] : DataFingerprint::of(config).entries)
@@ -341,15 +339,7 @@ double TaskEvaluation::metric(const std::string& name) const {
 }
 
 Precision precision_of(const std::string& name) {
-  for (const Precision precision : {Precision::kTf32, Precision::kBf16, Precision::kF16})
-    if (name == precision_name(precision)) return precision;
-  return name == "int8" ? Precision::kBf16 : Precision::kF32;
-}
-
-RecomputeMode recompute_mode(const std::string& name) {
-  if (name == "none") return RecomputeMode::kNone;
-  if (name == "attention") return RecomputeMode::kAttention;
-  return name == "block" ? RecomputeMode::kBlock : RecomputeMode::kAuto;
+  return name == "int8" ? Precision::kBf16 : enum_value<Precision>(name).value_or(Precision::kF32);
 }
 
 std::vector<ParameterGroup> parameter_groups(const Config& config) {
@@ -392,7 +382,7 @@ TrainerOptions trainer_options(const Config& config, bool training) {
   options.threads = c.threads > 0 ? static_cast<int>(c.threads) : threads_of_rank();
   options.seed = static_cast<uint64_t>(c.seed);
   options.training = training;
-  options.recompute = recompute_mode(c.recompute);
+  options.recompute = enum_value<RecomputeMode>(c.recompute).value_or(RecomputeMode::kAuto);
   options.memory = parse_byte_size(c.memory).value_or(0);
   options.passes.precision = precision_of(c.precision);
   if (c.precision == "fp16") options.loss_scale = {c.loss_scale, c.loss_scale_steps};

@@ -4,7 +4,6 @@
 #include "base/functions.h"
 #include "config/config.h"
 #include "distributed/comm/communicator.h"
-#include "training/run/memory_report.h"
 #include "training/run/run_folder.h"
 #include "training/run/training_run.h"
 #include "training/trainer/checkpoint.h"
@@ -14,7 +13,6 @@
 namespace linnet {
 // "fp32", "tf32", "bf16", "fp16"; for "int8", the precision of the products that stay in floating point.
 Precision precision_of(const std::string& name);
-RecomputeMode recompute_mode(const std::string& name);
 // [[train.groups]] and `freeze`; with adapters, all but adapters and new heads is frozen too.
 std::vector<ParameterGroup> parameter_groups(const Config& config);
 TrainerOptions trainer_options(const Config& config, bool training);

@@ -1,6 +1,5 @@
 #include "training/run/sweep.h"
 #include <fmt/format.h>
-#include <numeric>
 #include "base/fail.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -113,8 +112,7 @@ class SweepRunner {
   }
 
   Sweep run() {
-    std::vector<size_t> left(sweep_.runs.size());
-    std::iota(left.begin(), left.end(), size_t{0});
+    std::vector<size_t> left = numbers_below<size_t>(sweep_.runs.size());
     size_t rounds = 1;
     if (request_.search == SweepSearch::kHalving)
       for (size_t runs = left.size(); runs >= kDivisor; runs /= kDivisor) ++rounds;

@@ -140,8 +140,7 @@ void save_divided_model(const std::string& path, const TrainingState& states, co
         if (whole.is_divided(tensor.state, *tensor.slot)) whole.give(tensor);
     return;
   }
-  std::vector<SafetensorsTensor> tensors;
-  for (const WholeTensor& tensor : all) tensors.push_back(stored(states, tensor));
+  const auto tensors = mapped(all, [&](const WholeTensor& tensor) { return stored(states, tensor); });
   save_safetensors(path, tensors, metadata, fetch_from(all, &whole));
 }
 

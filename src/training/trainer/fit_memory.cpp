@@ -105,13 +105,9 @@ class Search {
 
   Fit run() {
     // No plan is below its bound: bisect for the first step whose bound fits, then try plans from there.
-    size_t low = 0, high = ladder_.steps.size();
-    while (low < high) {
-      const size_t middle = (low + high) / 2;
-      if (fits_(size(middle, false))) high = middle;
-      else low = middle + 1;
-    }
-    for (size_t i = low; i < ladder_.steps.size(); ++i) {
+    const std::vector<size_t> steps = numbers_below<size_t>(ladder_.steps.size());
+    const auto first = std::ranges::partition_point(steps, [&](size_t i) { return !fits_(size(i, false)); });
+    for (const size_t i : std::span(first, steps.end())) {
       const PlanSize placed = size(i, true);
       if (fits_(placed)) return result(i, placed, true);
     }
@@ -125,11 +121,7 @@ class Search {
   // The first step within a little of the smallest. Tries only `ends`: each step costs a whole optimization, and a
   // choice for half of the layers rarely takes less than for none or for all.
   size_t smallest() const {
-    std::vector<size_t> bytes;
-    for (const size_t end : ladder_.ends) {
-      const PlanSize bound = size(end, false);
-      bytes.push_back(bound.arena_bytes + bound.workspace_bytes);
-    }
+    const std::vector<size_t> bytes = mapped(ladder_.ends, [&](size_t end) { return size(end, false).bytes(); });
     const size_t least = *std::ranges::min_element(bytes);
     const auto first = std::ranges::find_if(bytes, [&](size_t b) { return b <= least + least / 100; });
     return ladder_.ends[first - bytes.begin()];
@@ -147,8 +139,7 @@ class Search {
 
   Fit result(size_t step, const PlanSize& size, bool fits) const {
     const double none = estimated_work(optimized(0));
-    return {
-        fits, ladder_.steps[step], estimated_work(optimized(step)) / none - 1, size.arena_bytes + size.workspace_bytes};
+    return {fits, ladder_.steps[step], estimated_work(optimized(step)) / none - 1, size.bytes()};
   }
 
   const Graph& traced_;

@@ -318,8 +318,7 @@ void PipelineStage::finish(SetRandom set_random, ThreadPool& pool) {
   add_shared_gradients(pool);
   float totals[] = {*store_.as<float>(state::kLossSum), *store_.as<float>(state::kTokenCount)};
   broadcast(group(), stages_.rank.ranks - 1, std::span(totals));
-  store_.fill(state::kLossSum, &totals[0], sizeof(float));
-  store_.fill(state::kTokenCount, &totals[1], sizeof(float));
+  set_totals(store_, totals[0], totals[1]);
 }
 
 // In the order of the model's parameters, which is the same on all stages.

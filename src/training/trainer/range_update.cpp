@@ -5,6 +5,7 @@
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/quantized/quantized.h"
 #include "engine/ops/reduce/reduce.h"
+#include "engine/plan/store.h"
 
 namespace linnet {
 namespace {
@@ -45,32 +46,37 @@ Tensor range_parameters(Graph& graph, const TrainedRange& range, const RangeGrad
   const TensorType flat = gradient.flat.type();
   if (!gradient.packed) return graph.input("parameters" + range.suffix, flat);
   const QuantizedSlot& slot = gradient.packed->slot;
-  const TensorType packed{DType::kU8, {static_cast<int64_t>(slot.shape.bytes())}};
-  return reshape(dequantize(graph.input(slot.input(), packed), slot.shape, flat.dtype), flat.shape);
+  return reshape(dequantize(graph.input(slot.input(), slot.type()), slot.shape, flat.dtype), flat.shape);
 }
 
 void update_parameters(Graph& graph, Tensor old, Tensor next, const RangeGradient& gradient) {
   if (!gradient.packed) return graph.update(old, next);
   const auto& [slot, random] = *gradient.packed;
-  const TensorType packed{DType::kU8, {static_cast<int64_t>(slot.shape.bytes())}};
-  graph.update(graph.input(slot.input(), packed),
+  graph.update(graph.input(slot.input(), slot.type()),
       round_bf16(next, random, slot.shape, dropout_site(slot.slot.spec.name, "storage")));
 }
 
-void update_by_adam_8bit(
+// An update by one op, which takes all states and gives them anew.
+void update_at_once(
     Graph& graph, const TrainedRange& range, const OptimizerAttrs& attrs, const RangeGradient& gradient) {
   const TensorType flat = gradient.flat.type(), codes = moment_codes_type(range.count),
                    scales = moment_scales_type(range.count, flat.dtype);
-  const auto state = [&](const char* name, const TensorType& type) { return graph.input(name + range.suffix, type); };
-  Adam8bitState old{range_parameters(graph, range, gradient), state("moment1.codes", codes),
-      state("moment1.scales", scales), state("moment2.codes", codes), state("moment2.scales", scales), {}};
-  if (attrs.ema_decay > 0) old.ema = state(state::kAverage, flat);
-  const Adam8bitState next =
-      adam_8bit_step(old, gradient.flat, gradient.squares, gradient.count, gradient.control, attrs);
-  update_parameters(graph, old.parameters, next.parameters, gradient);
-  graph.update(old.codes1, next.codes1), graph.update(old.scales1, next.scales1);
-  graph.update(old.codes2, next.codes2), graph.update(old.scales2, next.scales2);
-  if (old.ema.defined()) graph.update(old.ema, next.ema);
+  std::vector<Tensor> states{range_parameters(graph, range, gradient)};
+  const auto add = [&](const char* name, const TensorType& type) {
+    states.push_back(graph.input(name + range.suffix, type));
+  };
+  if (attrs.kind == Kind::kAdam8bit) {
+    add("moment1.codes", codes), add("moment1.scales", scales);
+    add("moment2.codes", codes), add("moment2.scales", scales);
+  } else {
+    add(state::kMoment1, flat);
+    if (attrs.kind == Kind::kAdam) add(state::kMoment2, flat);
+  }
+  if (attrs.ema_decay > 0) add(state::kAverage, flat);
+  const std::vector<Tensor> next =
+      optimizer_step(states, gradient.flat, gradient.squares, gradient.count, gradient.control, attrs);
+  update_parameters(graph, states[0], next[0], gradient);
+  for (size_t i = 1; i < next.size(); ++i) graph.update(states[i], next[i]);
 }
 
 constexpr int kIterations = 5;
@@ -160,8 +166,6 @@ Tensor clipped(const Tensor& u) {
   return computed(e, e.apply(Scalar::kDiv, e.input(0), most), u, sum_to(square(u), {}));
 }
 
-Tensor joined_pieces(std::span<const Tensor> pieces) { return concat(pieces[0], pieces.subspan(1), 0); }
-
 // A flat tensor cut along `sizes` and updated piece by piece; empty without a tensor.
 struct Parts {
   Parts(const Tensor& whole, const std::vector<int64_t>& sizes) : whole(whole), old(split(whole, 0, sizes)) {}
@@ -171,7 +175,7 @@ struct Parts {
   }
   const Tensor& current() const { return old[next.size()]; }
   void update(Graph& graph) const {
-    if (whole.defined()) graph.update(whole, joined_pieces(next));
+    if (whole.defined()) graph.update(whole, concat(next, 0));
   }
   Tensor whole;
   std::vector<Tensor> old, next;
@@ -202,7 +206,7 @@ struct RangeUpdate {
     return {graph.input(name + range.suffix, gradient.flat.type()), sizes};
   }
   void finish() const {
-    update_parameters(graph, parameters->whole, joined_pieces(parameters->next), gradient);
+    update_parameters(graph, parameters->whole, concat(parameters->next, 0), gradient);
     if (average) average->update(graph);
   }
 
@@ -245,12 +249,12 @@ void update_by_muon(Graph& graph, const std::vector<RangePiece>& pieces, const T
       continue;
     }
     adamw.decay_count = std::clamp<int64_t>(range.decay_count - piece.offset, 0, piece.count);
-    const OptimizerState next = optimizer_step(
-        {update.parameters->current(), m, moment2.current(), update.average ? update.average->current() : Tensor{}},
-        update.gradients[i], gradient.squares, gradient.count, gradient.control, adamw);
-    update.parameters->next.push_back(next.parameters), moment1.next.push_back(next.moment1);
-    moment2.next.push_back(next.moment2);
-    if (update.average) update.average->next.push_back(next.ema);
+    const Tensor average = update.average ? update.average->current() : Tensor{};
+    const std::vector<Tensor> next =
+        optimizer_step(with_defined({update.parameters->current(), m, moment2.current()}, {average}),
+            update.gradients[i], gradient.squares, gradient.count, gradient.control, adamw);
+    update.parameters->next.push_back(next[0]), moment1.next.push_back(next[1]), moment2.next.push_back(next[2]);
+    if (update.average) update.average->next.push_back(next[3]);
   }
   update.finish();
   moment1.update(graph), moment2.update(graph);
@@ -365,20 +369,10 @@ std::vector<PackedState> packed_states(const ParameterLayout& layout, const Opti
 void update_range(Graph& graph, const ParameterLayout& layout, const TrainedRange& range, const OptimizerAttrs& common,
     const RangeGradient& gradient) {
   const OptimizerAttrs attrs = optimizer_of(range, common);
-  if (attrs.kind == Kind::kAdam8bit) return update_by_adam_8bit(graph, range, attrs, gradient);
   if (attrs.kind == Kind::kMuon) return update_by_muon(graph, layer_matrices(layout, range), range, attrs, gradient);
   if (attrs.kind == Kind::kAdafactor)
     return update_by_adafactor(graph, tensors_of(layout, range), range, attrs, gradient);
-  const auto input = [&](const char* name) { return graph.input(name + range.suffix, gradient.flat.type()); };
-  OptimizerState old{range_parameters(graph, range, gradient), input(state::kMoment1), {}, {}};
-  if (attrs.kind == Kind::kAdam) old.moment2 = input(state::kMoment2);
-  if (attrs.ema_decay > 0) old.ema = input(state::kAverage);
-  const OptimizerState next =
-      optimizer_step(old, gradient.flat, gradient.squares, gradient.count, gradient.control, attrs);
-  update_parameters(graph, old.parameters, next.parameters, gradient);
-  graph.update(old.moment1, next.moment1);
-  if (next.moment2.defined()) graph.update(old.moment2, next.moment2);
-  if (next.ema.defined()) graph.update(old.ema, next.ema);
+  update_at_once(graph, range, attrs, gradient);
 }
 
 std::vector<RangePiece> layer_matrices(const ParameterLayout& layout, const TrainedRange& range) {

@@ -2,7 +2,6 @@
 // buffer. Muon and Adafactor, which need whole matrices, are composed of ops on pieces of the buffer, in place.
 #pragma once
 #include "engine/ops/optimizer/optimizer.h"
-#include "engine/plan/store.h"
 #include "models/nn/parameter_layout.h"
 
 namespace linnet {

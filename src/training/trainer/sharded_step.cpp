@@ -187,8 +187,7 @@ void ShardedStep::begin() {
 
 // Restores the values that a shard begins with.
 void ShardedStep::reset_shard() {
-  const float zero = 0;
-  for (const char* name : {state::kLossSum, state::kTokenCount}) store_.fill(name, &zero, sizeof zero);
+  set_totals(store_, 0, 0);
   if (buffers_.empty()) return;
   std::ranges::copy(buffers_before_, buffers_.begin());
   store_.push(kBufferInput);
@@ -295,8 +294,7 @@ void ShardedStep::finish() {
   }
   if (state_.divides_moments() || trainer_.pipeline()) add_squares();
   if (!divides_gradients() && !device_) store_.push(state::kGradient);
-  store_.fill(state::kLossSum, &few_[0][kLoss], sizeof(float));
-  store_.fill(state::kTokenCount, &few_[0][kTokens], sizeof(float));
+  set_totals(store_, few_[0][kLoss], few_[0][kTokens]);
   if (buffers_.empty()) return;
   for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i] = few_[0][kBuffers + i] / static_cast<float>(share_.shards);
   store_.push(kBufferInput);

@@ -26,7 +26,7 @@ Tensor flat_gradient(std::span<Tensor> parts, Tensor start) {
     if (start.defined()) parts[i] = reshape(before[i], parts[i].shape()) + parts[i];
     parts[i] = reshape(parts[i], {sizes[i]});
   }
-  return concat(parts[0], parts.subspan(1), 0);
+  return concat(parts, 0);
 }
 
 Tensor loss_scale(Graph& graph, const StepOptions& options) {
@@ -37,8 +37,8 @@ Tensor loss_scale(Graph& graph, const StepOptions& options) {
 std::vector<Tensor> parameter_gradients(
     Trace& trace, const ParameterLayout& layout, const Loss& traced, const StepOptions& options) {
   const Tensor loss = options.scales_loss ? traced.sum * loss_scale(trace.graph(), options) : traced.sum;
-  std::vector<Tensor> parameters;
-  for (const ParameterSlot& slot : layout.trained()) parameters.push_back(trace.parameter(slot.spec));
+  std::vector<Tensor> parameters =
+      mapped(layout.trained(), [&](const ParameterSlot& slot) { return trace.parameter(slot.spec); });
   for (const PackedRange& packed : layout.packed_ranges())
     parameters.push_back(trace.parameter(layout.quantized()[packed.quantized].slot.spec));
   // Inputs from the previous pipeline stage, which receives their gradients.
@@ -189,7 +189,7 @@ Graph bucket_graph(const ParameterLayout& layout, const LossFunction& loss_funct
       const Tensor start = fill(graph, parts[slot].type(), 0);
       flat_parts.push_back(reshape(start + parts[slot], {parts[slot].shape().elements()}));
     }
-    sums.push_back(concat(flat_parts[0], std::span(flat_parts).subspan(1), 0));
+    sums.push_back(concat(flat_parts, 0));
   }
   Tensor held;
   for (size_t i = 0; i < sums.size(); ++i) {

@@ -56,11 +56,6 @@ std::unique_ptr<PipelineStage> make_stages(
   return std::make_unique<PipelineStage>(layout, store, shared, options.training ? options.accumulate_steps : 0);
 }
 
-void clear_totals(const Store& store) {
-  const float zero = 0;
-  for (const char* name : {state::kLossSum, state::kTokenCount}) store.fill(name, &zero, sizeof zero);
-}
-
 // A count of samples or tokens. If it is not finite, neither is the loss.
 int64_t whole_count(double count) {
   if (!std::isfinite(count)) return 0;
@@ -263,9 +258,9 @@ bool Trainer::visit_gradient(int shape, GradientVisitor visit, double* micro_bat
       buffers.resize(layout_.stored_count() - layout_.buffer_offset());
       std::copy_n(store_.as<float>(kBufferInput), buffers.size(), buffers.begin());
     }
-    clear_totals(store_);
+    set_totals(store_, 0, 0);
     visit_accumulated(shape, visit, micro_batch_tokens);
-    clear_totals(store_);
+    set_totals(store_, 0, 0);
     if (buffers.empty()) return true;
     std::ranges::copy(buffers, store_.as<float>(kBufferInput));
     store_.push(kBufferInput);

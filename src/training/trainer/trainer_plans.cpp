@@ -100,7 +100,7 @@ void TrainerPlans::plan_training_of(int chunk, int shape, std::optional<size_t> 
     plans.train = make_plan(optimize(std::move(graph), training, &pass_reports_), store_, shared_, planning());
     size = {plans.train.arena_bytes, plans.train.workspace_bytes};
   }
-  fit.planned_bytes = size.arena_bytes + size.workspace_bytes;
+  fit.planned_bytes = size.bytes();
   fit.fits = fits(size);
   if (fit.planned_bytes >= plans.fit.planned_bytes) plans.fit = std::move(fit);
 }

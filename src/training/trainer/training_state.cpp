@@ -173,9 +173,7 @@ void TrainingState::exchange_average() {
 std::vector<PackedState> TrainingState::all_packed(bool with_frozen) const {
   std::vector<PackedState> all;
   if (!divides_moments_) all = packed_;
-  const auto add = [&](const QuantizedSlot& slot) {
-    all.push_back({slot.input(), {DType::kU8, {static_cast<int64_t>(slot.shape.bytes())}}});
-  };
+  const auto add = [&](const QuantizedSlot& slot) { all.push_back({slot.input(), slot.type()}); };
   if (with_frozen)
     for (const QuantizedSlot& slot : layout_.quantized()) add(slot);
   else

@@ -23,6 +23,7 @@ enum class RecomputeMode : uint8_t {
   kBlock,      // recomputes every layer
   kAuto,       // as much as the memory limit requires; nothing without a limit
 };
+template <> inline constexpr std::array kEnumNames<RecomputeMode>{"none", "attention", "block", "auto"};
 
 struct Fit {
   bool fits = true;  // false: not even the smallest choice does

@@ -157,8 +157,7 @@ bool has_class_folders(const std::string& directory) {
 }
 
 std::vector<std::string> find_images(const std::string& directory) {
-  std::vector<std::string> paths;
-  for (const std::string& name : list(directory, false)) paths.push_back(directory + "/" + name);
+  auto paths = mapped(list(directory, false), [&](const std::string& name) { return directory + "/" + name; });
   for (const std::string& folder : list_folders(directory))
     std::ranges::move(find_images(directory + "/" + folder), std::back_inserter(paths));
   return paths;

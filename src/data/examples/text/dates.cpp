@@ -189,7 +189,6 @@ DateExample make_date(uint64_t seed, DateSplit split, uint64_t index) {
         allowed_misspellings(language_of(example.format), date_of(example.day).month);
     if (!choices.empty()) spelling = choices[draw(choices.size())];
   }
-  example.misspelt = !spelling.empty();
   example.written = write_date(example.format, example.day, spelling);
   return example;
 }

@@ -26,7 +26,6 @@ struct DateExample {
   std::string iso;      // yyyy-mm-dd
   int format = 0;
   int day = 0;  // the date's number
-  bool misspelt = false;
 };
 
 int date_format_count();                // equally many for each language

@@ -115,8 +115,7 @@ TEST(Dates, UniformOverFormatsWithOneMisspeltMonthInTen) {
     const DateExample example = make_date(5, DateSplit::kTest, index);
     ++per_format[static_cast<size_t>(example.format)];
     spelt_out += write_date(example.format, 0, "?").find('?') != std::string::npos;
-    misspelt += example.misspelt;
-    ASSERT_EQ(example.misspelt, example.written != write_date(example.format, example.day));
+    misspelt += example.written != write_date(example.format, example.day);
     years.insert(std::stoi(example.iso.substr(0, 4)));
   }
   for (const int count : per_format) EXPECT_EQ(count, 1000);

@@ -1,5 +1,4 @@
 #include "data/examples/text/text_examples.h"
-#include <numeric>
 #include "base/error.h"
 #include "base/numbers.h"
 
@@ -40,10 +39,9 @@ std::vector<BatchInput> text_inputs(int64_t rows, int64_t longest, const LabelFo
 
 LengthBatches::LengthBatches(int64_t count, FunctionRef<int64_t(int64_t)> size_of, int64_t rows,
     std::vector<int64_t> lengths, uint64_t seed, const std::vector<BatchInput>& inputs)
-    : SingleBatchSource(inputs, seed), rows_(rows), lengths_(std::move(lengths)), sorted_(count) {
+    : SingleBatchSource(inputs, seed), rows_(rows), lengths_(std::move(lengths)), sizes_(mapped(count, size_of)),
+      sorted_(numbers_below<int64_t>(count)) {
   if (count == 0) fail_user("there are no examples");
-  for (int64_t i = 0; i < count; ++i) sizes_.push_back(size_of(i));
-  std::iota(sorted_.begin(), sorted_.end(), int64_t{0});
   std::ranges::stable_sort(sorted_, {}, [&](int64_t i) { return sizes_[i]; });
 }
 

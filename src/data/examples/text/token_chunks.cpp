@@ -4,7 +4,6 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
-#include <numeric>
 #include "base/fail.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -230,8 +229,7 @@ void fill_scoring_batch(const TokenStream& stream, const ChunkOptions& options, 
 PackedRows::PackedRows(const std::vector<TargetedTokens>& data, const ChunkOptions& options, uint64_t seed)
     : SingleBatchSource(token_inputs(options, true), seed), data_(data), options_(options) {
   if (data.empty()) fail_user("there are no examples");
-  std::vector<size_t> order(data.size());
-  std::iota(order.begin(), order.end(), size_t{0});
+  std::vector<size_t> order = numbers_below<size_t>(data.size());
   std::ranges::stable_sort(order, std::ranges::greater{}, [&](size_t i) { return data[i].tokens.size(); });
   std::multimap<size_t, size_t> rows_by_room;
   for (const size_t i : order) {

@@ -1,6 +1,4 @@
 // Attention with bf16 products (engine/kernels/precision.h), compiled apart as it needs another instruction set.
-#include <cstring>
-#include <limits>
 #include "engine/kernels/attention/attention.h"
 #include "engine/kernels/attention/attention_blocking.h"
 #include "engine/kernels/gemm/gemm.h"
@@ -33,14 +31,9 @@ struct Bf16Weights : tile::Bf16 {
 
   template <int kVectors>
   static HWY_INLINE void StoreAlongKeys(const tile::V (&x)[2][kVectors], int64_t j, int64_t i, float* out) {
-    alignas(64) static constexpr uint16_t kZip[32] = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23, 8, 24, 9,
-        25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
 #pragma GCC unroll 2
-    for (int h = 0; h < kVectors; ++h) {
-      const auto rounded = reinterpret_cast<__m512i>(Round(x[0][h], x[1][h]).raw);
-      const auto pairs = _mm512_permutexvar_epi16(_mm512_load_si512(kZip), rounded);
-      hn::Store(tile::V{reinterpret_cast<__m512>(pairs)}, tile::d, out + j / 2 * kAlongKeys + i + h * tile::kLanes);
-    }
+    for (int h = 0; h < kVectors; ++h)
+      hn::Store(Pairs(x[0][h], x[1][h]), tile::d, out + j / 2 * kAlongKeys + i + h * tile::kLanes);
   }
   template <int kVectors>
   static HWY_INLINE void StoreAlongQueries(const tile::V (&x)[2][kVectors], int64_t j, int64_t i, float* out) {

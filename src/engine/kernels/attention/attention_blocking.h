@@ -3,7 +3,6 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
-#include <string>
 #include "base/fail.h"
 #include "base/numbers.h"
 #include "engine/kernels/attention/attention.h"

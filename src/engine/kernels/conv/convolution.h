@@ -10,10 +10,9 @@
 // the results' root mean square, at most 1e-5 (winograd_test.cpp, images and weights as in a ResNet), a few times those
 // of a direct sum. Nothing is allocated.
 #pragma once
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <span>
+#include "base/enum_names.h"
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/stored_floats.h"
 
@@ -41,10 +40,8 @@ enum class ConvolutionMethod : uint8_t {
   kWinograd,     // tiles of 2 x 2 results, 16 products where the sum has 36
   kWinograd4x4,  // tiles of 4 x 4 results, 36 products where the sum has 144
 };
-inline std::span<const char* const> enum_names(ConvolutionMethod) {
-  static constexpr std::array kNames{"product", "depthwise", "implicit", "winograd", "winograd 4x4"};
-  return kNames;
-}
+template <> inline constexpr std::array kEnumNames<ConvolutionMethod>{
+    "product", "depthwise", "implicit", "winograd", "winograd 4x4"};
 ConvolutionMethod convolution_method(const ConvolutionSizes& sizes);
 
 // Applied to a sum before it is stored: y = activation(y * scale + bias + residual), each part optional, and rounded

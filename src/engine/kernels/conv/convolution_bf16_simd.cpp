@@ -1,6 +1,5 @@
 // Convolutions with products of bf16 pairs (gemm_bf16-inl.h).
 #include <hwy/cache_control.h>
-#include <cstring>
 #include "base/thread_pool.h"
 #include "engine/kernels/conv/convolution_layout.h"
 #include "engine/kernels/gemm/gemm.h"

@@ -5,13 +5,12 @@
 // B reach C as arithmetic says.
 #pragma once
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <numbers>
-#include <span>
+#include "base/enum_names.h"
 #include "engine/kernels/precision.h"
 #include "engine/kernels/stored_floats.h"
 
@@ -23,10 +22,8 @@ struct PackedWeight;
 // The first four have derivatives. kSilu: x sigmoid(x); kHardSwish: x max(0, min(1, x / 6 + 1 / 2)); kRelu6: ReLU up
 // to 6.
 enum class GemmActivation : uint8_t { kNone, kRelu, kGelu, kGeluTanh, kSilu, kHardSwish, kRelu6 };
-inline std::span<const char* const> enum_names(GemmActivation) {
-  static constexpr std::array kNames{"none", "relu", "gelu", "gelu_tanh", "silu", "hard_swish", "relu6"};
-  return kNames;
-}
+template <> inline constexpr std::array kEnumNames<GemmActivation>{
+    "none", "relu", "gelu", "gelu_tanh", "silu", "hard_swish", "relu6"};
 
 // In double precision, for references: the functions, and the slopes of the first four.
 inline double gemm_activation(GemmActivation f, double x) {

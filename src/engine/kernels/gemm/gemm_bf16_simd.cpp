@@ -4,7 +4,6 @@
 #endif
 
 #include <hwy/cache_control.h>
-#include <cstring>
 #include "base/thread_pool.h"
 #include "engine/kernels/gemm/gemm_blocking.h"
 

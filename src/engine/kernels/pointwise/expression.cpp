@@ -1,5 +1,4 @@
 #include "engine/kernels/pointwise/expression.h"
-#include <string>
 #include "base/fail.h"
 
 namespace linnet {

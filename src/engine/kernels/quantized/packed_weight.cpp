@@ -155,6 +155,25 @@ void pack_codes(const BlockFormat& blocks, const int8_t* codes, int64_t row, std
     words[4 * 64 + at] |= static_cast<std::byte>(codes[i] >> 4 << shift);
   }
 }
+
+int64_t padded_columns(const PackedShape& shape) { return shape.blocks() * kBlock; }
+
+// A panel of a matrix in row order. `codes`: of a row.
+void quantize_rows(const PackedShape& shape, const float* w, int64_t count, float most, int8_t* codes, int8_t* panel,
+    float* scales, int32_t* sums) {
+  std::fill(codes + shape.columns, codes + padded_columns(shape), static_cast<int8_t>(0));
+  for (int64_t row = 0; row < kPanel; ++row, w += shape.columns) {
+    const float top = row < count ? largest_magnitude(w, shape.columns) : 0;
+    const bool is_number = top <= std::numeric_limits<float>::max();
+    scales[row] = !is_number ? kNan : top < kSmallest ? 0 : top * (1 / most);
+    if (is_number && top >= kSmallest) round_codes(w, shape.columns, scales[row], -most, most, codes);
+    else std::fill_n(codes, shape.columns, static_cast<int8_t>(0));
+    int32_t sum = 0;
+    for (int64_t i = 0; i < shape.columns; ++i) sum += codes[i];
+    sums[row] = sum;
+    for (int64_t i = 0; i < padded_columns(shape); i += 4) std::memcpy(panel + i * kPanel + 4 * row, codes + i, 4);
+  }
+}
 }  // namespace
 
 size_t PackedShape::bytes() const {
@@ -254,27 +273,6 @@ void pack_weight(const PackedShape& shape, const float* w, std::byte* packed, Th
     }
   });
 }
-
-namespace {
-int64_t padded_columns(const PackedShape& shape) { return shape.blocks() * kBlock; }
-
-// A panel of a matrix in row order. `codes`: of a row.
-void quantize_rows(const PackedShape& shape, const float* w, int64_t count, float most, int8_t* codes, int8_t* panel,
-    float* scales, int32_t* sums) {
-  std::fill(codes + shape.columns, codes + padded_columns(shape), static_cast<int8_t>(0));
-  for (int64_t row = 0; row < kPanel; ++row, w += shape.columns) {
-    const float top = row < count ? largest_magnitude(w, shape.columns) : 0;
-    const bool is_number = top <= std::numeric_limits<float>::max();
-    scales[row] = !is_number ? kNan : top < kSmallest ? 0 : top * (1 / most);
-    if (is_number && top >= kSmallest) round_codes(w, shape.columns, scales[row], -most, most, codes);
-    else std::fill_n(codes, shape.columns, static_cast<int8_t>(0));
-    int32_t sum = 0;
-    for (int64_t i = 0; i < shape.columns; ++i) sum += codes[i];
-    sums[row] = sum;
-    for (int64_t i = 0; i < padded_columns(shape); i += 4) std::memcpy(panel + i * kPanel + 4 * row, codes + i, 4);
-  }
-}
-}  // namespace
 
 size_t quantize_weight_workspace(const PackedShape& shape, int threads) {
   return static_cast<size_t>(padded_columns(shape) * threads);

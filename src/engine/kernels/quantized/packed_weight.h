@@ -30,10 +30,10 @@
 //   sums    kInt8 alone: int32 [panels * 16], 128 times the sum of a row's codes: what the kernel subtracts because it
 //           stores activations with 128 added
 #pragma once
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include "base/enum_names.h"
 
 namespace linnet {
 class ThreadPool;
@@ -52,11 +52,8 @@ enum class WeightFormat : uint8_t {
   kQ5K,
   kQ6K
 };
-inline std::span<const char* const> enum_names(WeightFormat) {
-  static constexpr std::array kNames{
-      "int8", "int8_blocks", "int4_blocks", "bf16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"};
-  return kNames;
-}
+template <> inline constexpr std::array kEnumNames<WeightFormat>{
+    "int8", "int8_blocks", "int4_blocks", "bf16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"};
 constexpr bool is_file_format(WeightFormat format) { return format >= WeightFormat::kQ8_0; }
 
 // 32 neighbors of a row: w = (code - zero) * scale [- minimum].

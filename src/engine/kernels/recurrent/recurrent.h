@@ -13,16 +13,13 @@
 #pragma once
 #include <array>
 #include <cstdint>
-#include <span>
+#include "base/enum_names.h"
 
 namespace linnet {
 class ThreadPool;
 
 enum class RecurrentKind : uint8_t { kLstm, kGru, kTanh, kRelu };
-inline std::span<const char* const> enum_names(RecurrentKind) {
-  static constexpr std::array kNames{"lstm", "gru", "tanh", "relu"};
-  return kNames;
-}
+template <> inline constexpr std::array kEnumNames<RecurrentKind>{"lstm", "gru", "tanh", "relu"};
 constexpr int64_t gates_of(RecurrentKind kind) {
   return kind == RecurrentKind::kLstm ? 4 : kind == RecurrentKind::kGru ? 3 : 1;
 }
@@ -42,10 +39,7 @@ struct RecurrentSizes {
 
 // The order of gates: as above, or ONNX's i, o, f, g and z, r, n.
 enum class GateOrder : uint8_t { kUsual, kOnnx };
-inline std::span<const char* const> enum_names(GateOrder) {
-  static constexpr std::array kNames{"usual", "onnx"};
-  return kNames;
-}
+template <> inline constexpr std::array kEnumNames<GateOrder>{"usual", "onnx"};
 constexpr std::array<int64_t, 4> gate_places(RecurrentKind kind, GateOrder order) {
   if (order == GateOrder::kUsual || !has_memory(kind)) return {0, 1, 2, 3};
   return kind == RecurrentKind::kLstm ? std::array<int64_t, 4>{0, 2, 3, 1} : std::array<int64_t, 4>{1, 0, 2, 3};

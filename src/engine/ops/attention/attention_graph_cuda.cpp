@@ -1,6 +1,5 @@
 #include "engine/ops/attention/attention_graph_cuda.h"
 #include <algorithm>
-#include <cmath>
 #include <sstream>
 
 namespace linnet {

@@ -20,9 +20,8 @@ AxisPart part_of_axis(int64_t size, const TensorRank& rank) {
 Shape local_shape(const Shape& whole, const Sharding& sharding, const TensorRank& rank) {
   if (!sharding.is_cut()) return whole;
   Shape local = whole;
-  int64_t size = 0;
-  for (const int64_t part : sharding.parts) size += part_of_axis(part, rank).count;
-  local.set(sharding.axis, size);
+  const auto own = [&](int64_t part) { return part_of_axis(part, rank).count; };
+  local.set(sharding.axis, sum_of<int64_t>(sharding.parts, own));
   return local;
 }
 
@@ -386,7 +385,7 @@ Tensor cut(At x, const Sharding& sharding, const TensorRank& rank) {
     before += part;
   }
   if (pieces.size() == 1) return pieces[0];
-  return concat(At(pieces[0], x.where), std::span(pieces).subspan(1), sharding.axis);
+  return concat(pieces, sharding.axis, x.where);
 }
 
 Tensor stage_output(std::span<const Tensor> values, std::span<const Tensor> gradients, SourceLine where) {

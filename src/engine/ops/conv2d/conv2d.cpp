@@ -39,33 +39,23 @@ std::vector<TensorType> infer_conv2d_weight_grad(const InferArgs& args) {  // x,
   return {{full_type(args.in[0].dtype), args.attrs.as<Conv2dAttrs>().result}};
 }
 
-// Attributes of one of the three forms of a convolution; `result` is empty for the forward one.
-Conv2dAttrs with_result(Conv2dAttrs attrs, const Shape& result) {
-  attrs.result = result;
-  return attrs;
-}
-
-// A convolution and its gradients are linear in both operands, and each is differentiated by the two other forms.
-std::vector<Tensor> conv2d_gradient(const GradientArgs& args) {
-  const Tensor x = args.in[0], weight = args.in[1], dy = args.out_grad[0];
+// A convolution and its gradients are linear in both operands, and each is differentiated by the two other forms, with
+// its result's gradient in the role of the result.
+template <ConvolutionPass pass> std::vector<Tensor> conv2d_gradient(const GradientArgs& args) {
   const auto& attrs = args.attrs<Conv2dAttrs>();
   if (attrs.is_fused()) fail_internal("the gradient of a convolution is taken before passes fuse it");
-  return {args.add(kConv2dInputGrad, {dy, weight}, with_result(attrs, x.shape()))[0],
-      args.add(kConv2dWeightGrad, {x, dy}, with_result(attrs, weight.shape()))[0]};
-}
-
-std::vector<Tensor> gradient_of_input(const GradientArgs& args) {
-  const Tensor dy = args.in[0], weight = args.in[1], g = args.out_grad[0];
-  const auto& attrs = args.attrs<Conv2dAttrs>();
-  return {args.add(kConv2d, {g, weight}, with_result(attrs, {}))[0],
-      args.add(kConv2dWeightGrad, {g, dy}, with_result(attrs, weight.shape()))[0]};
-}
-
-std::vector<Tensor> gradient_of_weight(const GradientArgs& args) {
-  const Tensor x = args.in[0], dy = args.in[1], g = args.out_grad[0];
-  const auto& attrs = args.attrs<Conv2dAttrs>();
-  return {args.add(kConv2dInputGrad, {dy, g}, with_result(attrs, x.shape()))[0],
-      args.add(kConv2d, {x, g}, with_result(attrs, {}))[0]};
+  const auto r = conv2d_roles<pass>(args.in, args.out_grad);
+  const auto add = [&](const OpDef& form, Tensor a, Tensor b, const Shape& result) {
+    Conv2dAttrs own = attrs;
+    own.result = result;
+    return args.add(form, {a, b}, own)[0];
+  };
+  const auto of_x = [&] { return add(kConv2dInputGrad, r.y, r.weight, r.x.shape()); };
+  const auto of_weight = [&] { return add(kConv2dWeightGrad, r.x, r.y, r.weight.shape()); };
+  const auto of_y = [&] { return add(kConv2d, r.x, r.weight, {}); };
+  if (pass == ConvolutionPass::kForward) return {of_x(), of_weight()};
+  if (pass == ConvolutionPass::kInputGradient) return {of_y(), of_weight()};
+  return {of_x(), of_y()};
 }
 
 // A multiply-add for each tap of each result, also in the padding.
@@ -199,32 +189,25 @@ template <ConvolutionPass pass> constexpr Kernel fast(void (*run)(const KernelAr
 }
 
 bool plain_filters(const KernelQuery& query) { return !query.attrs<Conv2dAttrs>().packed; }
+
+template <ConvolutionPass pass>
+constexpr OpDef conv2d_form(const char* name, decltype(OpDef::infer) infer, decltype(OpDef::storage) storage) {
+  return {.name = name,
+      .infer = infer,
+      .gradient = conv2d_gradient<pass>,
+      .storage = storage,
+      .product = ProductKind::kMatrix,
+      .with_precision = set_precision<Conv2dAttrs>,
+      .by_gpu_library = true,
+      .flops = conv2d_flops<pass>};
+}
 }  // namespace
 
-const OpDef kConv2d{.name = "conv2d",
-    .infer = infer_conv2d,
-    .gradient = conv2d_gradient,
-    .storage = conv2d_storage,
-    .product = ProductKind::kMatrix,
-    .with_precision = set_precision<Conv2dAttrs>,
-    .by_gpu_library = true,
-    .flops = conv2d_flops<ConvolutionPass::kForward>};
-const OpDef kConv2dInputGrad{.name = "conv2d_input_grad",
-    .infer = takes<2, infer_conv2d_input_grad>,
-    .gradient = gradient_of_input,
-    .storage = reduced<0b11, 0b1>,
-    .product = ProductKind::kMatrix,
-    .with_precision = set_precision<Conv2dAttrs>,
-    .by_gpu_library = true,
-    .flops = conv2d_flops<ConvolutionPass::kInputGradient>};
-const OpDef kConv2dWeightGrad{.name = "conv2d_weight_grad",
-    .infer = takes<2, infer_conv2d_weight_grad>,
-    .gradient = gradient_of_weight,
-    .storage = reduced<0b11, 0b0>,
-    .product = ProductKind::kMatrix,
-    .with_precision = set_precision<Conv2dAttrs>,
-    .by_gpu_library = true,
-    .flops = conv2d_flops<ConvolutionPass::kWeightGradient>};
+constexpr OpDef kConv2d = conv2d_form<ConvolutionPass::kForward>("conv2d", infer_conv2d, conv2d_storage);
+constexpr OpDef kConv2dInputGrad = conv2d_form<ConvolutionPass::kInputGradient>(
+    "conv2d_input_grad", takes<2, infer_conv2d_input_grad>, reduced<0b11, 0b1>);
+constexpr OpDef kConv2dWeightGrad = conv2d_form<ConvolutionPass::kWeightGradient>(
+    "conv2d_weight_grad", takes<2, infer_conv2d_weight_grad>, reduced<0b11, 0b0>);
 
 ConvolutionSizes conv2d_sizes(const Shape& x, const Shape& weight, const Shape& y, const Conv2dAttrs& attrs) {
   return {.images = x[0],

@@ -99,11 +99,6 @@ const OpDef kDropout{.name = "dropout",
     .storage = reduced<0b1, 0b1>};
 const OpDef kRandomUniform{.name = "random_uniform", .infer = takes<1, infer_random_uniform>, .gradient = no_gradient};
 
-std::span<const char* const> enum_names(DropoutLayout) {
-  static constexpr std::array kNames{"dense", "attention"};
-  return kNames;
-}
-
 Tensor dropout(At x, Tensor random, float probability, uint64_t site, DropoutLayout layout) {
   if (probability == 0) return x.value;
   return op_result(kDropout, x, {random}, DropoutAttrs{probability, site, layout});

@@ -9,7 +9,7 @@ namespace linnet {
 // How elements are counted: in a dense tensor by position within the sample (the first axis); in attention
 // probabilities [B, H, Tq, Tk] by (head, query, key), independent of padding.
 enum class DropoutLayout { kDense, kAttention };
-std::span<const char* const> enum_names(DropoutLayout);
+template <> inline constexpr std::array kEnumNames<DropoutLayout>{"dense", "attention"};
 
 struct DropoutAttrs {
   float probability = 0;

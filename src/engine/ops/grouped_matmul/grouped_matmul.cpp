@@ -63,15 +63,13 @@ std::vector<Tensor> decompose_grouped_matmul(const DecomposeArgs& args) {
   const Tensor x = args.in[0], weights = args.in[1], choice = args.in[2];
   const int64_t rows = weights.dim(0) / attrs.groups, columns = weights.dim(1), count = choice.dim(0);
   std::vector<Tensor> repeated(count / x.dim(0), x);
-  const Tensor all = repeated.size() == 1 ? x : concat(x, std::span(repeated).subspan(1), 0);
+  const Tensor all = repeated.size() == 1 ? x : concat(repeated, 0);
   if (attrs.groups == 1) return {matmul(all, weights, false, attrs.transposed)};
   const Tensor chosen = embedding(reshape(weights, {attrs.groups, rows * columns}), choice);
   const Tensor product =
       matmul(reshape(all, {count, 1, x.dim(1)}), reshape(chosen, {count, rows, columns}), false, attrs.transposed);
   return {reshape(product, {count, product.dim(2)})};
 }
-
-bool grouped_matmul_can_accumulate(const Node& node) { return !node.attrs.as<GroupedMatmulAttrs>().accumulate; }
 
 Attrs with_precision(const Attrs& old, Precision precision) {
   return old.as<GroupedMatmulAttrs>().exact ? old : set_precision<GroupedMatmulAttrs>(old, precision);
@@ -278,7 +276,7 @@ const OpDef kGroupedMatmulGrad{.name = "grouped_matmul_grad",
     .infer = infer_grouped_matmul_grad,
     .may_overwrite = [](const Node& node, int,
                          int input) { return node.attrs.as<GroupedMatmulAttrs>().accumulate && input == 3; },
-    .can_accumulate = grouped_matmul_can_accumulate,
+    .can_accumulate = [](const Node& node) { return !node.attrs.as<GroupedMatmulAttrs>().accumulate; },
     .with_accumulator = set_member<&GroupedMatmulAttrs::accumulate>,
     .storage = grouped_matmul_grad_storage,
     .product = ProductKind::kMatrix,

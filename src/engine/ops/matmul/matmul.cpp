@@ -79,7 +79,7 @@ StorageRule matmul_storage(const Node& node) {
 // "matmul+bias+relu", "matmul+times_relu_grad"; without how operands are stored.
 std::string matmul_label(const Node& node) {
   const auto& attrs = node.attrs.as<MatmulAttrs>();
-  const auto name = [](auto value) { return std::string(enum_names(value)[static_cast<size_t>(value)]); };
+  const auto name = [](auto value) { return std::string(enum_name(value)); };
   std::string text = "matmul";
   if (attrs.bias) text += "+bias";
   if (attrs.activation != GemmActivation::kNone) text += "+" + name(attrs.activation);

@@ -95,7 +95,7 @@ std::vector<Tensor> gradient_split(const GradientArgs& args) {
   std::vector<Tensor> parts;
   for (size_t i = 0; i < args.out.size(); ++i)
     parts.push_back(args.out_grad[i].defined() ? args.out_grad[i] : fill(args.graph, args.out[i].type(), 0));
-  return {concat(parts[0], std::span(parts).subspan(1), args.attrs<SplitAttrs>().axis)};
+  return {concat(parts, args.attrs<SplitAttrs>().axis)};
 }
 
 std::vector<Tensor> gradient_concat(const GradientArgs& args) {
@@ -224,23 +224,17 @@ void copy_view(const Shape& shape, const TensorView& from, int64_t from_offset, 
 void run_reshape(const KernelArgs& args) { copy_operand(args.in[0], args.out[0]); }
 
 void run_split(const KernelArgs& args) {
-  const int axis = args.attrs<SplitAttrs>().axis;
   const TensorView& in = args.in[0];
-  int64_t start = 0;
-  for (const TensorView& out : args.out) {
-    copy_view(out.shape(), in, start * in.strides[axis], in.strides, out, 0, out.strides, args.pool);
-    start += out.shape()[axis];
-  }
+  for_slices(in, args.out, args.attrs<SplitAttrs>().axis, [&](const TensorView& out, int64_t offset) {
+    copy_view(out.shape(), in, offset, in.strides, out, 0, out.strides, args.pool);
+  });
 }
 
 void run_concat(const KernelArgs& args) {
-  const int axis = args.attrs<ConcatAttrs>().axis;
   const TensorView& out = args.out[0];
-  int64_t start = 0;
-  for (const TensorView& in : args.in) {
-    copy_view(in.shape(), in, 0, in.strides, out, start * out.strides[axis], out.strides, args.pool);
-    start += in.shape()[axis];
-  }
+  for_slices(out, args.in, args.attrs<ConcatAttrs>().axis, [&](const TensorView& in, int64_t offset) {
+    copy_view(in.shape(), in, 0, in.strides, out, offset, out.strides, args.pool);
+  });
 }
 
 void run_permute(const KernelArgs& args) {
@@ -438,6 +432,10 @@ Tensor slice(At x, int axis, int64_t start, int64_t size) {
 
 Tensor concat(At first, std::span<const Tensor> rest, int axis) {
   return op_result(kConcat, first, {rest.begin(), rest.end()}, ConcatAttrs{from_start(first, axis)});
+}
+
+Tensor concat(std::span<const Tensor> parts, int axis, SourceLine where) {
+  return concat(At(parts[0], where), parts.subspan(1), axis);
 }
 
 Tensor permute(At x, std::vector<int> order) { return op_result(kPermute, x, {}, PermuteAttrs{std::move(order)}); }

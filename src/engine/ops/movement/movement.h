@@ -43,6 +43,16 @@ struct CastAttrs {
   void fields(FieldVisitor& visit) { visit("dtype", dtype); }
 };
 
+// visit(part, elements of `whole` before it) for the results of a split or the operands of a concat.
+template <class Visit>
+void for_slices(const TensorView& whole, std::span<const TensorView> parts, int axis, const Visit& visit) {
+  int64_t start = 0;
+  for (const TensorView& part : parts) {
+    visit(part, start * whole.strides[axis]);
+    start += part.shape()[axis];
+  }
+}
+
 extern const OpDef kReshape, kStopGradient, kSplit, kConcat, kPermute, kBroadcast, kFill, kLiteral, kCast, kRoundHalf;
 
 // Axes may be negative, counted from the end.
@@ -52,6 +62,7 @@ std::vector<Tensor> split(At x, int axis, std::vector<int64_t> sizes);
 std::vector<Tensor> split_evenly(At x, int axis, int parts);
 Tensor slice(At x, int axis, int64_t start, int64_t size);
 Tensor concat(At first, std::span<const Tensor> rest, int axis);
+Tensor concat(std::span<const Tensor> parts, int axis, SourceLine where = SourceLine::current());  // at least one
 Tensor permute(At x, std::vector<int> order);
 // As in NumPy: axes are matched from the last one on, those of size 1 repeated.
 Tensor broadcast_to(At x, Shape shape);

@@ -40,25 +40,18 @@ void run_literal(const KernelArgs& args) {
 }
 
 void run_split(const KernelArgs& args) {
-  const int axis = args.attrs<SplitAttrs>().axis;
   const TensorView& in = args.in[0];
-  int64_t start = 0;
-  for (const TensorView& out : args.out) {
-    copy_strided(args.device, out.shape(), element_size(in), at(in, start * in.strides[axis]), in.strides, out.data,
-        out.strides);
-    start += out.shape()[axis];
-  }
+  for_slices(in, args.out, args.attrs<SplitAttrs>().axis, [&](const TensorView& out, int64_t offset) {
+    copy_strided(args.device, out.shape(), element_size(in), at(in, offset), in.strides, out.data, out.strides);
+  });
 }
 
 void run_concat(const KernelArgs& args) {
-  const int axis = args.attrs<ConcatAttrs>().axis;
   const TensorView& out = args.out[0];
-  int64_t start = 0;
-  for (const TensorView& in : args.in) {
+  for_slices(out, args.in, args.attrs<ConcatAttrs>().axis, [&](const TensorView& in, int64_t offset) {
     copy_strided(args.device, in.shape(), element_size(in), in.data, in.strides,
-        const_cast<std::byte*>(at(out, start * out.strides[axis])), out.strides);
-    start += in.shape()[axis];
-  }
+        const_cast<std::byte*>(at(out, offset)), out.strides);
+  });
 }
 
 void run_permute(const KernelArgs& args) {

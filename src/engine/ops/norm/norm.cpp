@@ -1,5 +1,4 @@
 #include "engine/ops/norm/norm.h"
-#include <algorithm>
 #include <cmath>
 #include <utility>
 #include "engine/kernels/norm/norm.h"
@@ -136,9 +135,6 @@ std::vector<Tensor> decompose_residual_norm(const DecomposeArgs& args) {
   const auto norm = args.graph.add(kLayerNorm, in, attrs.norm, args.node.where);
   return {sum, norm[0], norm[1], norm[2]};
 }
-
-// A row of x and f is read before its sum is written, and its sum before its y.
-bool residual_norm_may_overwrite(const Node&, int output, int input) { return output < 2 && input < 2; }
 
 // dx and df are written elementwise after the last read of dy, sum and dsum.
 bool grad_may_overwrite(const Node& node, int output, int input) {
@@ -444,7 +440,8 @@ const OpDef kResidualNorm{.name = "residual_norm",
     .infer = infer_residual_norm,
     .gradient = residual_norm_gradient,
     .decompose = decompose_residual_norm,
-    .may_overwrite = residual_norm_may_overwrite,
+    // A row of x and f is read before its sum is written, and its sum before its y.
+    .may_overwrite = [](const Node&, int output, int input) { return output < 2 && input < 2; },
     .storage = reduced<0b11, 0b11>,
     .label = residual_norm_label};
 const OpDef kResidualNormGrad{.name = "residual_norm_grad",

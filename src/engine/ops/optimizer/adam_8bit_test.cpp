@@ -23,19 +23,19 @@ OpCase step_case(OptimizerAttrs attrs, int64_t n, bool of_codes, double gradient
       .build =
           [=](Graph& graph, const std::vector<Tensor>& x) {
             const DType dtype = x[0].type().dtype;
-            Adam8bitState old{x[0], x[1], x[2], x[3], x[4], {}};
-            if (attrs.ema_decay > 0) old.ema = x[5];
+            std::vector<Tensor> old{x.begin(), x.begin() + 5};
+            if (attrs.ema_decay > 0) old.push_back(x[5]);
             const Tensor d = x[6] * gradient, rate = fill(graph, {dtype, {1}}, 0.01),
                          step = fill(graph, {dtype, {1}}, 3);
-            const Adam8bitState next = adam_8bit_step(
+            const std::vector<Tensor> next = optimizer_step(
                 old, d, sum_of_squares(d), fill(graph, {dtype, {}}, 4), concat(rate, std::array{step}, 0), attrs);
-            std::vector<Tensor> results{next.parameters, next.scales1, next.scales2};
-            if (next.ema.defined()) results.push_back(next.ema);
+            std::vector<Tensor> results{next[0], next[2], next[4]};
+            if (attrs.ema_decay > 0) results.push_back(next[5]);
             if (!of_codes) return results;
             const Tensor second = fill(graph, {dtype, {1}}, 4);
-            const Adam8bitState last = adam_8bit_step(
+            const std::vector<Tensor> last = optimizer_step(
                 next, d, sum_of_squares(d), fill(graph, {dtype, {}}, 4), concat(rate, std::array{second}, 0), attrs);
-            results.push_back(last.parameters - next.parameters);
+            results.push_back(last[0] - next[0]);
             return results;
           },
       // A value between two codes may be rounded to either.

@@ -232,34 +232,15 @@ const OpDef kSumOfSquares{.name = "sum_of_squares",
     }};
 const OpDef kUpdateFactors{.name = "update_factors", .infer = takes<3, infer_factors>};
 
-std::span<const char* const> enum_names(OptimizerAttrs::Kind) {
-  static constexpr std::array kNames{"adam", "sgd", "lion", "adam8bit", "muon", "adafactor"};
-  return kNames;
-}
-
-OptimizerState optimizer_step(const OptimizerState& state, At gradient, Tensor squares, Tensor count, Tensor control,
-    const OptimizerAttrs& attrs) {
-  const bool adam = attrs.kind == OptimizerAttrs::Kind::kAdam, ema = attrs.ema_decay > 0;
-  std::vector<Tensor> in{state.parameters, state.moment1};
-  if (adam) in.push_back(state.moment2);
-  if (ema) in.push_back(state.ema);
-  in.insert(in.end(), {gradient.value, squares, count, control});
-  const std::vector<Tensor> out = graph_of(gradient)->add(kOptimizerStep, in, attrs, gradient.where);
-  return {out[0], out[1], adam ? out[2] : Tensor{}, ema ? out.back() : Tensor{}};
+std::vector<Tensor> optimizer_step(std::vector<Tensor> states, At gradient, Tensor squares, Tensor count,
+    Tensor control, const OptimizerAttrs& attrs) {
+  states.insert(states.end(), {gradient.value, squares, count, control});
+  const OpDef& op = attrs.kind == OptimizerAttrs::Kind::kAdam8bit ? kAdam8bitStep : kOptimizerStep;
+  return graph_of(gradient)->add(op, states, attrs, gradient.where);
 }
 
 TensorType moment_codes_type(int64_t count) { return {DType::kU8, {count}}; }
 TensorType moment_scales_type(int64_t count, DType dtype) { return {dtype, {moment_blocks(count)}}; }
-
-Adam8bitState adam_8bit_step(
-    const Adam8bitState& s, At gradient, Tensor squares, Tensor count, Tensor control, const OptimizerAttrs& attrs) {
-  const bool ema = attrs.ema_decay > 0;
-  std::vector<Tensor> in{s.parameters, s.codes1, s.scales1, s.codes2, s.scales2};
-  if (ema) in.push_back(s.ema);
-  in.insert(in.end(), {gradient.value, squares, count, control});
-  const std::vector<Tensor> out = graph_of(gradient)->add(kAdam8bitStep, in, attrs, gradient.where);
-  return {out[kParameters], out[kCodes1], out[kScales1], out[kCodes2], out[kScales2], ema ? out[kEma] : Tensor{}};
-}
 
 Tensor sum_of_squares(At x) { return op_result(kSumOfSquares, x); }
 

@@ -7,9 +7,14 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
+// optimizer_step() computes the first four, training/trainer/range_update.h the others.
+enum class OptimizerKind { kAdam, kSgd, kLion, kAdam8bit, kMuon, kAdafactor };
+template <>
+inline constexpr std::array kEnumNames<OptimizerKind>{"adam", "sgd", "lion", "adam8bit", "muon", "adafactor"};
+
 struct OptimizerAttrs {
-  // optimizer_step computes the first three, adam_8bit_step kAdam8bit, training/trainer/range_update.h the others.
-  enum class Kind { kAdam, kSgd, kLion, kAdam8bit, kMuon, kAdafactor } kind = Kind::kAdam;
+  using Kind = OptimizerKind;
+  Kind kind = Kind::kAdam;
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // Kingma & Ba 2015; Lion has no epsilon (Chen et al. 2023)
   double momentum = 0;                                // SGD, Muon
   double weight_decay = 0;
@@ -28,8 +33,6 @@ struct OptimizerAttrs {
   }
 };
 
-std::span<const char* const> enum_names(OptimizerAttrs::Kind);
-
 // The decay of the moving average in step `step` (from 1): min(ema_decay, (1 + step) / (10 + step)). A constant 0.999
 // would still hold 67% of the initial weights after 400 steps; this averages about the last ninth of the steps until
 // ema_decay is reached.
@@ -46,30 +49,19 @@ struct UpdateFactors {
 
 extern const OpDef kOptimizerStep, kAdam8bitStep, kSumOfSquares, kUpdateFactors;
 
-struct OptimizerState {
-  Tensor parameters, moment1, moment2, ema;  // [P]; moment2 for Adam only, ema when ema_decay > 0
-};
-
-OptimizerState optimizer_step(const OptimizerState& state, At gradient, Tensor sum_of_squares, Tensor count,
+// The next states. `states`: parameters [P], moment1 [P], of Adam moment2 [P], and the average [P] if ema_decay > 0.
+//
+// kAdam8bit keeps Adam's moments in 8 bits: see engine/kernels/optimizer.h for the codes. Its states are
+//
+//   parameters [P], codes1 u8 [P], scales1 [blocks], codes2 u8 [P], scales2 [blocks], [ema [P]]
+//
+// blocks = ceil(P / 256), cut through the flat buffer, so a block may span several tensors.
+std::vector<Tensor> optimizer_step(std::vector<Tensor> states, At gradient, Tensor sum_of_squares, Tensor count,
     Tensor control, const OptimizerAttrs& attrs);
-
-// A step of Adam or AdamW whose moments are kept in 8 bits: see engine/kernels/optimizer.h for the codes.
-//
-//   parameters [P], codes1 u8 [P], scales1 [blocks], codes2 u8 [P], scales2 [blocks], [ema [P]], gradient [P],
-//   sum of squares, count, control [2]  ->  the new states, parameters to ema
-//
-// blocks = ceil(P / 256), cut through the flat buffer, so a block may span several tensors. OptimizerAttrs::kind is
-// kAdam8bit; the rest is as for kAdam.
-struct Adam8bitState {
-  Tensor parameters, codes1, scales1, codes2, scales2, ema;  // ema when ema_decay > 0
-};
 
 // The types of codes and scales for a buffer of `count` parameters.
 TensorType moment_codes_type(int64_t count);
 TensorType moment_scales_type(int64_t count, DType dtype);
-
-Adam8bitState adam_8bit_step(const Adam8bitState& state, At gradient, Tensor sum_of_squares, Tensor count,
-    Tensor control, const OptimizerAttrs& attrs);
 
 Tensor sum_of_squares(At x);  // [] ; accumulated in float64
 

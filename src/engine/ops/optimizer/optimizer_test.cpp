@@ -14,16 +14,13 @@ using Kind = OptimizerAttrs::Kind;
 Graph step_graph(const OptimizerAttrs& attrs, DType dtype, int64_t n) {
   Graph graph;
   const auto state = [&](const char* name) { return graph.input(name, {dtype, {n}}); };
-  OptimizerState old{state("parameters"), state("moment1")};
-  if (attrs.kind == Kind::kAdam) old.moment2 = state("moment2");
-  if (attrs.ema_decay > 0) old.ema = state("ema");
+  std::vector<Tensor> old{state("parameters"), state("moment1")};
+  if (attrs.kind == Kind::kAdam) old.push_back(state("moment2"));
+  if (attrs.ema_decay > 0) old.push_back(state("ema"));
   const Tensor gradient = state("gradient");
-  const OptimizerState next = optimizer_step(old, gradient, sum_of_squares(gradient), graph.input("count", {dtype, {}}),
-      graph.input("control", {dtype, {2}}), attrs);
-  graph.update(old.parameters, next.parameters);
-  graph.update(old.moment1, next.moment1);
-  if (old.moment2.defined()) graph.update(old.moment2, next.moment2);
-  if (old.ema.defined()) graph.update(old.ema, next.ema);
+  const std::vector<Tensor> next = optimizer_step(old, gradient, sum_of_squares(gradient),
+      graph.input("count", {dtype, {}}), graph.input("control", {dtype, {2}}), attrs);
+  for (size_t i = 0; i < old.size(); ++i) graph.update(old[i], next[i]);
   return graph;
 }
 
@@ -73,17 +70,13 @@ OpCase step_case(const OptimizerAttrs& attrs, int64_t n, double gradient = 1) {
       .build =
           [=](Graph& graph, const std::vector<Tensor>& x) {
             const DType dtype = x[0].type().dtype;
-            OptimizerState old{x[0], x[1], {}, {}};
-            if (attrs.kind == Kind::kAdam) old.moment2 = x[2];
-            if (attrs.ema_decay > 0) old.ema = x[3];
+            std::vector<Tensor> old{x[0], x[1]};
+            if (attrs.kind == Kind::kAdam) old.push_back(x[2]);
+            if (attrs.ema_decay > 0) old.push_back(x[3]);
             const Tensor d = x[4] * gradient, rate = fill(graph, {dtype, {1}}, 0.01),
                          step = fill(graph, {dtype, {1}}, 3);
-            const OptimizerState next = optimizer_step(
+            return optimizer_step(
                 old, d, sum_of_squares(d), fill(graph, {dtype, {}}, 4), concat(rate, std::array{step}, 0), attrs);
-            std::vector<Tensor> results{next.parameters, next.moment1};
-            if (next.moment2.defined()) results.push_back(next.moment2);
-            if (next.ema.defined()) results.push_back(next.ema);
-            return results;
           },
       .differentiate = false};
 }

@@ -1,7 +1,6 @@
 #include "engine/ops/pointwise/pointwise.h"
 #include <numbers>
 #include "base/numbers.h"
-#include "engine/kernels/pointwise/expression.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/reduce/reduce.h"
@@ -118,19 +117,7 @@ void run_pointwise(const KernelArgs& args) {
   pointwise(args.out[0].elements(), args.attrs<PointwiseAttrs>().expression, {operands.data(), args.in.size()},
       mutable_stored(args.out[0]), args.pool);
 }
-}  // namespace
 
-const OpDef kPointwise{.name = "pointwise",
-    .infer = infer_pointwise,
-    .gradient = pointwise_gradient,
-    .may_overwrite = overwrites_any,
-    .algebra = algebra,
-    .storage = [](const Node&) { return StorageRule{.rest = Storage::kAny}; },
-    .cheap = true,
-    .by_gpu_library = true,
-    .label = pointwise_label};
-
-namespace {
 // An instruction as a struct for engine/ir/attrs.h.
 struct InstructionFields {
   Instruction instruction = {};
@@ -139,29 +126,7 @@ struct InstructionFields {
     visit("c", instruction.c), visit("constant", instruction.constant);
   }
 };
-}  // namespace
 
-void PointwiseAttrs::fields(FieldVisitor& visit) {
-  std::vector<InstructionFields> code;
-  for (const Instruction& instruction : expression.code) code.push_back({instruction});
-  visit("code", code);
-}
-
-std::string PointwiseAttrs::text() const {
-  std::string text;
-  for (size_t i = 0; i < expression.code.size(); ++i) {
-    const Instruction& instruction = expression.code[i];
-    text += (i ? "; t" : "t") + std::to_string(i) + "=" + scalar_name(instruction.function);
-    if (instruction.function == Scalar::kInput) text += std::to_string(instruction.a);
-    else if (instruction.function == Scalar::kConstant) text += " " + shortest(instruction.constant);
-    else
-      for (int16_t operand : {instruction.a, instruction.b, instruction.c})
-        if (operand >= 0) text += " t" + std::to_string(operand);
-  }
-  return text;
-}
-
-namespace {
 // Repeats the operands to their common shape if the kernels would not. Inference reports shapes that do not fit.
 std::vector<Tensor> broadcast_operands(std::span<const Tensor> operands, SourceLine where) {
   std::vector<Shape> shapes;
@@ -180,6 +145,35 @@ std::vector<Tensor> broadcast_operands(std::span<const Tensor> operands, SourceL
   return fitting;
 }
 }  // namespace
+
+const OpDef kPointwise{.name = "pointwise",
+    .infer = infer_pointwise,
+    .gradient = pointwise_gradient,
+    .may_overwrite = overwrites_any,
+    .algebra = algebra,
+    .storage = [](const Node&) { return StorageRule{.rest = Storage::kAny}; },
+    .cheap = true,
+    .by_gpu_library = true,
+    .label = pointwise_label};
+
+void PointwiseAttrs::fields(FieldVisitor& visit) {
+  auto code = mapped(expression.code, [](const Instruction& instruction) { return InstructionFields{instruction}; });
+  visit("code", code);
+}
+
+std::string PointwiseAttrs::text() const {
+  std::string text;
+  for (size_t i = 0; i < expression.code.size(); ++i) {
+    const Instruction& instruction = expression.code[i];
+    text += (i ? "; t" : "t") + std::to_string(i) + "=" + scalar_name(instruction.function);
+    if (instruction.function == Scalar::kInput) text += std::to_string(instruction.a);
+    else if (instruction.function == Scalar::kConstant) text += " " + shortest(instruction.constant);
+    else
+      for (int16_t operand : {instruction.a, instruction.b, instruction.c})
+        if (operand >= 0) text += " t" + std::to_string(operand);
+  }
+  return text;
+}
 
 Tensor pointwise(Expression expression, std::span<const Tensor> given, SourceLine where) {
   const std::vector<Tensor> operands = broadcast_operands(given, where);

@@ -96,7 +96,7 @@ Attrs quantized_with_independent_rows(const Attrs& old) {
 
 std::string matmul_label(const Node& node) {
   const auto& attrs = node.attrs.as<QuantizedMatmulAttrs>();
-  const std::string format = enum_names(attrs.weight.format)[static_cast<size_t>(attrs.weight.format)];
+  const std::string format = enum_name(attrs.weight.format);
   return kMatmul.label(product_of(node)) + "+" + format + (attrs.result_rounding.scale > 0 ? "+codes" : "");
 }
 

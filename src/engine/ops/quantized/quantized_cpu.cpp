@@ -2,7 +2,6 @@
 #include "engine/kernels/quantized/products.h"
 #include "engine/kernels/random/philox.h"
 #include "engine/kernels/stored_floats.h"
-#include "engine/ops/dropout/dropout.h"
 #include "engine/ops/quantized/quantized.h"
 
 namespace linnet {

@@ -53,7 +53,7 @@ std::vector<Tensor> gates_along(Tensor x, int axis, RecurrentKind kind, GateOrde
 Tensor gates_joined(const std::vector<Tensor>& gates, int axis, RecurrentKind kind, GateOrder order) {
   std::vector<Tensor> parts(gates.size());
   for (size_t i = 0; i < gates.size(); ++i) parts[gate_places(kind, order)[i]] = gates[i];
-  return concat(parts[0], std::span(parts).subspan(1), axis);
+  return concat(parts, axis);
 }
 
 // [gates H, H] packed for the loop: [H / 32, 2, H, gates, 16].
@@ -154,8 +154,7 @@ std::vector<Tensor> unrolled_steps(const RecurrentLayer& layer, const RecurrentA
     const std::array values{step.hidden, step.gates, step.memory};
     for (size_t j = 0; j < all.size(); ++j) all[j][t] = reshape(values[j], {1, values[j].dim(0), values[j].dim(1)});
   }
-  return mapped(
-      all, [&](const std::vector<Tensor>& values) { return concat(values[0], std::span(values).subspan(1), 0); });
+  return mapped(all, [](const std::vector<Tensor>& values) { return concat(values, 0); });
 }
 
 std::vector<Tensor> decompose_recurrent(const DecomposeArgs& args) {

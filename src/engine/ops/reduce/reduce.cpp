@@ -240,11 +240,6 @@ const OpDef kReduce{
 const OpDef kCumsum{
     .name = "cumsum", .infer = takes<1, infer_cumsum>, .gradient = cumsum_gradient, .may_overwrite = overwrites_first};
 
-std::span<const char* const> enum_names(Reduction) {
-  static constexpr std::array kNames{"sum", "max", "log_sum_exp"};
-  return kNames;
-}
-
 Tensor sum_to(At x, Shape shape) { return x.value.shape() == shape ? x.value : reduce(x, Reduction::kSum, shape); }
 Tensor max_last(At x) { return reduce(x, Reduction::kMax, with_size(x.value.shape(), -1, 1)); }
 Tensor log_sum_exp_last(At x) { return reduce(x, Reduction::kLogSumExp, with_size(x.value.shape(), -1, 1)); }

@@ -4,7 +4,7 @@
 
 namespace linnet {
 enum class Reduction { kSum, kMax, kLogSumExp };
-std::span<const char* const> enum_names(Reduction);
+template <> inline constexpr std::array kEnumNames<Reduction>{"sum", "max", "log_sum_exp"};
 
 struct ReduceAttrs {
   Reduction kind = Reduction::kSum;

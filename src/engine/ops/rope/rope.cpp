@@ -134,11 +134,6 @@ double rope_frequency(const RopeAttrs& attrs, int64_t i) {
   return scaled(std::pow(attrs.theta, exponent), i, attrs);
 }
 
-std::span<const char* const> enum_names(RopeScaling::Kind) {
-  static constexpr std::array kNames{"none", "linear", "llama3", "divided", "yarn"};
-  return kNames;
-}
-
 Tensor rope(At x, RopeAttrs attrs, Tensor positions) {
   if (attrs.turned == attrs.head_size) attrs.turned = 0;
   attrs.has_positions = positions.defined();

@@ -12,12 +12,15 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
+enum class RopeScalingKind { kNone, kLinear, kLlama3, kDivided, kYarn };
+template <> inline constexpr std::array kEnumNames<RopeScalingKind>{"none", "linear", "llama3", "divided", "yarn"};
+
 // Longer contexts than in training. Llama 3: frequencies with fewer than `low_factor` turns in the original context are
 // divided by `factor`, those with more than `high_factor` stay, others are blended. Linear: all are divided by
 // `factor`. Divided: each by its own number (longrope). Yarn (Peng et al. 2024): like Llama 3's, but it blends by the
 // pair's number, and `whole_pairs` rounds both bounds outwards to whole numbers.
 struct RopeScaling {
-  enum class Kind { kNone, kLinear, kLlama3, kDivided, kYarn };
+  using Kind = RopeScalingKind;
   Kind kind = Kind::kNone;
   double factor = 1, low_factor = 1, high_factor = 4, original_length = 8192;
   std::vector<float> divisors = {};  // of the frequencies, one a pair
@@ -30,8 +33,6 @@ struct RopeScaling {
         visit("whole_pairs", whole_pairs);
   }
 };
-
-std::span<const char* const> enum_names(RopeScaling::Kind);
 
 struct RopeAttrs {
   int64_t heads = 0, head_size = 0;
