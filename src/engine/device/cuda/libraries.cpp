@@ -163,6 +163,8 @@ std::string version_text() {
 }
 }  // namespace
 
+bool has_nvrtc() { return find_library(kNvrtc) != nullptr; }
+
 std::string compile_cuda_uncached(const std::string& source, int compute_capability, std::string* log) {
   OwnedProgram owned;
   check_nvrtc(nvrtc().create(&owned.program, source.c_str(), "linnet.cu", 0, nullptr, nullptr), "taking a source");

@@ -30,6 +30,7 @@ std::string library_versions();
 bool has_cudnn();
 
 // NVRTC compiles CUDA source at run time, without a GPU. It is opened at first use; results are cached on disk.
+bool has_nvrtc();
 // Machine code for a compute capability (90: sm_90). Throws Error(kSystem) if NVRTC is not found, Error(kInternal) with
 // the compiler's first lines if the source is wrong.
 std::string compile_cuda(const std::string& source, int compute_capability);
