@@ -88,6 +88,14 @@ TEST(Gemma3Config, HasWindowsAndThetasByLayer) {
   EXPECT_EQ(config.layer_kinds[5].rotary->theta, 1e6);
 }
 
+TEST(MixtralConfig, HasTheDefaultsOfTransformers) {
+  ConfigFile file("tests/golden/pretrained/mixtral/config.json");
+  for (const char* key : {"rms_norm_eps", "rope_theta", "rope_parameters"}) file.erase(key);
+  const DecoderConfig config = decoder_config(file);
+  EXPECT_EQ(config.epsilon, 1e-5);
+  EXPECT_EQ(config.rotary->theta, 1e6);
+}
+
 TEST(LlamaConfig, SurvivesTheFile) {
   DecoderConfig config = small_config();
   config.kv_heads = 1, config.head_size = 6, config.tied_head = true, config.activation = Activation::kGeluTanh;
