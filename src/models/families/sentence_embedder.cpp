@@ -122,11 +122,11 @@ SentencePooling read_sentence_pooling(const std::string& folder) {
   for (const SentenceModule& module : read_modules(path)) {
     if (module.kind == "Pooling")
       pooling.kind = read_kind(ConfigFile(path_in(path_in(folder, module.path), "config.json")));
-    else if (module.kind == "Dense") pooling.dense.push_back(read_dense(folder, module.path));
+    else if (module.kind == "Dense" && !pooling.normalized) pooling.dense.push_back(read_dense(folder, module.path));
     else if (module.kind == "Normalize") pooling.normalized = true;
     else if (module.kind != "Transformer")
-      fail_user(
-          "'", path, "': a module of type ", module.kind, ", Linnet has Transformer, Pooling, Dense and Normalize");
+      fail_user("'", path, "': a module of type ", module.kind,
+          ", Linnet has Transformer, Pooling, Dense and Normalize, in this order");
   }
   return pooling;
 }

@@ -196,6 +196,9 @@ TEST(SentencePooling, IsFollowedByLinearLayers) {
   EXPECT_NEAR(SentenceEmbedder(saved.path(), 1, 1).embed(sentences)[1], expected / 2, 1e-5);
   folder.write("modules.json", R"([{"type": "Pooling", "path": "../1_Pooling"}])");
   EXPECT_THROW(read_sentence_pooling(folder.path()), Error);
+  folder.write("modules.json", R"([{"type": "Pooling", "path": "1_Pooling"}, {"type": "Normalize", "path": ""},
+                                   {"type": "Dense", "path": "2_Dense"}])");
+  EXPECT_THROW(read_sentence_pooling(folder.path()), Error);  // the layer would read vectors of length 1
 }
 
 TEST(SentencePrompts, AreNamedOrUsual) {
