@@ -362,9 +362,9 @@ TEST_F(Generate, AChatTemplatePutsTheQuestion) {
   EXPECT_EQ(Json::parse(with({"--jsonl", folder_.write("chat.jsonl", parts)}))["text"].get<std::string>() + "\n", want);
   // Null stands for a key that is not there.
   folder_.write("llama/tokenizer_config.json",
-      Json{{"chat_template",
-               "{% for m in messages %}w7 {{ m.content }} {% if 'tool_calls' in m %}w5 {% endif %}w9 "
-               "{% endfor %}w8"}}
+      Json{{"sep_token", "w9"}, {"chat_template",
+                                    "{% for m in messages %}w7 {{ m.content }} {% if 'tool_calls' in m %}w5 "
+                                    "{% endif %}{{ sep_token }} {% endfor %}w8"}}
           .dump());
   const std::string nulls = messages.substr(0, messages.size() - 3) + ", \"tool_calls\": null}]}";
   EXPECT_EQ(Json::parse(with({"--jsonl", folder_.write("chat.jsonl", nulls)}))["text"].get<std::string>() + "\n", want);

@@ -7,7 +7,8 @@ jinja::Dict special_tokens(const PretrainedTokenizer& tokenizer) {
   const TokenRoles& roles = tokenizer.roles();
   jinja::Dict tokens;
   for (const auto& [name, id] : {std::pair{"bos_token", roles.begin}, {"eos_token", roles.end},
-           {"pad_token", roles.pad}, {"unk_token", roles.unknown}})
+           {"pad_token", roles.pad}, {"unk_token", roles.unknown}, {"cls_token", roles.classify},
+           {"sep_token", roles.separate}, {"mask_token", roles.mask}})
     if (id != kNoToken) tokens.set(name, tokenizer.piece(id));
   return tokens;
 }
