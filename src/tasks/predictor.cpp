@@ -110,8 +110,7 @@ class PredictorOfImages : public Predictor {
 // A transformers ViT, whose image processor scales both sides without cropping, by the filter "resample".
 std::unique_ptr<Predictor> predict_by_vit(const std::string& folder, const InferenceOptions& options, int64_t rows) {
   if (!options.adapters.empty()) fail_user("--adapter is for models of text, and '", folder, "' is a ViT");
-  const std::string path = folder + "/preprocessor_config.json";
-  const ConfigFile processor = file_exists(path) ? ConfigFile(path) : ConfigFile();
+  const ConfigFile processor = ConfigFile::if_exists(folder + "/preprocessor_config.json");
   const int64_t filter = processor.integer("resample", 2);
   if (filter != 2 && filter != 3) processor.fail("\"resample\" is ", filter, ", Linnet supports 2 and 3");
   Config config;

@@ -33,8 +33,8 @@ Field<VitConfig> image_field() {
 
 void read_normalization(const ConfigFile& file, VitConfig& config) {
   const std::filesystem::path folder = std::filesystem::path(file.path()).parent_path();
-  const std::string path = (folder / "preprocessor_config.json").string();
-  const ConfigFile own = !folder.empty() && file_exists(path) ? ConfigFile(path) : ConfigFile();
+  const ConfigFile own =
+      folder.empty() ? ConfigFile() : ConfigFile::if_exists((folder / "preprocessor_config.json").string());
   const double scale = own.flag("do_rescale", true) ? positive_of(own, "rescale_factor", 1 / 255.0) : 1;
   // One number per channel, for pixels divided by 255; a single number in the file is for all channels.
   const auto values = [&](const char* key, double without) {
