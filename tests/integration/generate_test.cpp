@@ -360,6 +360,14 @@ TEST_F(Generate, AChatTemplatePutsTheQuestion) {
       R"({"messages": [{"role": "developer", "content": "w41"}, )"
       R"({"role": "user", "content": [{"type": "text", "text": "w30 "}, {"type": "text", "text": "w52"}]}]})";
   EXPECT_EQ(Json::parse(with({"--jsonl", folder_.write("chat.jsonl", parts)}))["text"].get<std::string>() + "\n", want);
+  // Null stands for a key that is not there.
+  folder_.write("llama/tokenizer_config.json",
+      Json{{"sep_token", "w9"}, {"chat_template",
+                                    "{% for m in messages %}w7 {{ m.content }} {% if 'tool_calls' in m %}w5 "
+                                    "{% endif %}{{ sep_token }} {% endfor %}w8"}}
+          .dump());
+  const std::string nulls = messages.substr(0, messages.size() - 3) + ", \"tool_calls\": null}]}";
+  EXPECT_EQ(Json::parse(with({"--jsonl", folder_.write("chat.jsonl", nulls)}))["text"].get<std::string>() + "\n", want);
   folder_.write("llama/tokenizer_config.json", "{}");
   folder_.write("llama/chat_template.jinja", source);
   EXPECT_EQ(with({"--prompt", "w30 w52", "--chat", "--system", "w41"}), want);

@@ -139,6 +139,11 @@ TEST_F(ModelFolder, IsWrittenWithAsItsMakersSay) {
   makers_say({{"do_sample", false}, {"max_new_tokens", 12}, {"eos_token_id", {261, first}}});
   EXPECT_EQ(generate().out, "\n");
   EXPECT_EQ(generate({"--ignore-end"}).out, text);
+  makers_say({{"do_sample", false}, {"max_new_tokens", 12}, {"eos_token_id", {261, first}}, {"min_length", 100}});
+  EXPECT_NE(generate().out, "\n");
+  makers_say({{"do_sample", false}, {"max_new_tokens", 12}, {"eos_token_id", {261, first}}, {"min_length", 100},
+      {"min_new_tokens", 0}});
+  EXPECT_EQ(generate().out, "\n");  // the number of new tokens counts, as in transformers
   makers_say({{"num_beams", 3}, {"max_length", 20}});
   EXPECT_EQ(generate().out, generate({"--seed", "5"}).out);  // a search draws nothing
 

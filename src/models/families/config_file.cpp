@@ -1,6 +1,5 @@
 #include "models/families/config_file.h"
 #include <cmath>
-#include "base/files.h"
 #include "base/text.h"
 
 namespace linnet {
@@ -206,8 +205,7 @@ bool has_pairs(const ConfigFile& config) {
          config.has("sbert_ce_default_activation_function");
 }
 bool is_cross_encoder(const std::string& folder) {
-  const std::string path = folder + "/config_sentence_transformers.json";
-  return file_exists(path) && ConfigFile(path).text("model_type", "") == "CrossEncoder";
+  return ConfigFile::if_exists(folder + "/config_sentence_transformers.json").text("model_type", "") == "CrossEncoder";
 }
 void set_pairs(ConfigFile& config, bool pairs) {
   if (pairs) config.set(kPairsKey, true);

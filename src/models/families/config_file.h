@@ -1,6 +1,7 @@
 // A JSON object of settings, such as config.json: read and changed by key, written back with all its keys in order.
 #pragma once
 #include "base/fail.h"
+#include "base/files.h"
 #include "base/json.h"
 
 namespace linnet {
@@ -11,6 +12,7 @@ class ConfigFile {
  public:
   ConfigFile() = default;                        // {}
   explicit ConfigFile(const std::string& path);  // reads a file
+  static ConfigFile if_exists(const std::string& path) { return file_exists(path) ? ConfigFile(path) : ConfigFile(); }
   // `name` stands for the path in messages.
   static ConfigFile parse(const std::string& text, const std::string& name);
 

@@ -79,13 +79,23 @@ TEST(Gemma3Config, HasWindowsAndThetasByLayer) {
   const char* const text =
       R"({"model_type": "gemma3_text", "head_dim": 256, "hidden_size": 1152, "intermediate_size": 6912,
           "max_position_embeddings": 32768, "num_attention_heads": 4, "num_hidden_layers": 26,
-          "num_key_value_heads": 1, "query_pre_attn_scalar": 256, "rope_local_base_freq": 10000, "rope_scaling": null,
-          "rope_theta": 1000000, "sliding_window": 512, "sliding_window_pattern": 6, "vocab_size": 262144})";
+          "num_key_value_heads": 1, "query_pre_attn_scalar": 256, "attn_logit_softcapping": 50,
+          "rope_local_base_freq": 10000, "rope_scaling": null, "rope_theta": 1000000,
+          "sliding_window": 512, "sliding_window_pattern": 6, "vocab_size": 262144})";
   const DecoderConfig config = decoder_config(ConfigFile::parse(text, "config.json"));
+  EXPECT_EQ(config.soft_cap, 0);  // the key is Gemma 2's, transformers leaves it out
   EXPECT_EQ(config.layer_kinds[4].window, 512);
   EXPECT_EQ(config.layer_kinds[4].rotary->theta, 1e4);
   EXPECT_EQ(config.layer_kinds[5].window, 0);
   EXPECT_EQ(config.layer_kinds[5].rotary->theta, 1e6);
+}
+
+TEST(MixtralConfig, HasTheDefaultsOfTransformers) {
+  ConfigFile file("tests/golden/pretrained/mixtral/config.json");
+  for (const char* key : {"rms_norm_eps", "rope_theta", "rope_parameters"}) file.erase(key);
+  const DecoderConfig config = decoder_config(file);
+  EXPECT_EQ(config.epsilon, 1e-5);
+  EXPECT_EQ(config.rotary->theta, 1e6);
 }
 
 TEST(LlamaConfig, SurvivesTheFile) {

@@ -12,7 +12,6 @@ Field<EncoderConfig> as_encoder() {
     ConfigFile causal = file;
     causal.set(kBothWays, false);
     const DecoderConfig gemma = decoder_config(causal);
-    if (gemma.soft_cap > 0) file.fail("\"attn_logit_softcapping\" is not supported in an encoder");
     config.vocab_size = gemma.vocab_size, config.max_seq_len = gemma.max_seq_len;
     config.width = gemma.width, config.heads = gemma.heads, config.kv_heads = gemma.kv_heads;
     config.head_size = gemma.head_size, config.layers = gemma.layers, config.hidden = gemma.hidden;

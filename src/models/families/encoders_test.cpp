@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include "golden_testing.h"
 #include "models/families/config_file.h"
+#include "models/families/encoder_family.h"
 #include "models/modules/text_encoder.h"
 
 namespace linnet {
@@ -97,6 +98,12 @@ INSTANTIATE_TEST_SUITE_P(
     Folders, EncoderEmbedding, testing::ValuesIn(folders("model")), [](const auto& info) { return info.param; });
 
 // LayerNorm.gamma, tensors of other heads, position_ids: as the first published checkpoints have them.
+TEST(NomicConfig, HasTheDefaultActivationOfTransformers) {
+  ConfigFile file("tests/golden/pretrained/nomic_keys_model/config.json");
+  file.erase("hidden_act");
+  EXPECT_EQ(find_family_as<EncoderFamily>(file).read(file).activation, Activation::kSilu);
+}
+
 TEST(BertOldNames, GiveTheSameModel) {
   const PretrainedGolden old("bert_old"), now("bert_masked");
   EXPECT_EQ(old.parameters, now.parameters);

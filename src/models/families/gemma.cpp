@@ -43,10 +43,6 @@ Field<DecoderConfig> cap(const char* key, double DecoderConfig::*member, double 
         config.*member > 0 ? file.set(key, config.*member) : file.set_null(key);
       }};
 }
-Field<DecoderConfig> caps(double of_scores, double of_logits) {
-  return all_of<DecoderConfig>({cap("attn_logit_softcapping", &DecoderConfig::soft_cap, of_scores),
-      cap("final_logit_softcapping", &DecoderConfig::logit_cap, of_logits)});
-}
 
 // Layers without a window use other families' keys; those with windows a theta of their own.
 Field<DecoderConfig> local_rotary() {
@@ -75,14 +71,16 @@ FamilyList families_of_gemma() {
       decoder_family({.model_type = "gemma2",
           .architectures = decoder_architectures("Gemma2"),
           .base = gemma_kind(NormPlace::kInputAndResult),
-          .fields = gemma_fields({layer_types_field(4096, 2), score_scale(), caps(50, 30)}),
+          .fields = gemma_fields(
+              {layer_types_field(4096, 2), score_scale(), cap("attn_logit_softcapping", &DecoderConfig::soft_cap, 50),
+                  cap("final_logit_softcapping", &DecoderConfig::logit_cap, 30)}),
           .names = DecoderNames{.own = four_norms}}),
       decoder_family({.model_type = "gemma3_text",
           .architectures = {{"Gemma3ForCausalLM", ModelHead::kTokens}, {"Gemma3TextModel", ModelHead::kNone}},
           .base = gemma_kind(NormPlace::kInputAndResult, QueryKeyNorms::kHeads),
-          .fields =
-              gemma_fields({rotary_field({.standard_theta = 1e6}), whole_pairs_field(), layer_types_field(4096, 6),
-                  local_rotary(), score_scale(), fixed("use_bidirectional_attention", false), caps(0, 0)}),
+          .fields = gemma_fields({rotary_field({.standard_theta = 1e6}), whole_pairs_field(),
+              layer_types_field(4096, 6), local_rotary(), score_scale(), fixed("use_bidirectional_attention", false),
+              cap("final_logit_softcapping", &DecoderConfig::logit_cap, 0)}),
           // The vision tower of models from 4 billion parameters on is left out.
           .names = DecoderNames{.own = four_norms,
               .other_heads = {"vision_tower.*", "multi_modal_projector.*"},

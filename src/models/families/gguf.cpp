@@ -29,8 +29,7 @@ void add_rotary(const GgufFile& file, const GgufArchitecture& architecture, Json
              *heads = config.find("num_attention_heads");
   if (whole_number(turned) && whole_number(width) && whole_number(heads)) {
     const int64_t whole = whole_number(size) ? size->get<int64_t>() : width->get<int64_t>() / heads->get<int64_t>();
-    if (whole > 0 && turned->get<int64_t>() != whole)
-      config[architecture.share_key] = turned->get<double>() / static_cast<double>(whole);
+    if (whole > 0) config[architecture.share_key] = turned->get<double>() / static_cast<double>(whole);
   }
   const Json* type = key("scaling.type");
   const std::string name = type && type->is_string() ? type->text() : "none";

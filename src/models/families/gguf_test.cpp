@@ -126,6 +126,18 @@ INSTANTIATE_TEST_SUITE_P(Folders, GgufWritten,
         "olmo2", "granite", "gpt_neox", "starcoder2", "olmoe", "qwen3_moe", "gpt2"),
     [](const auto& info) { return std::string(info.param); });
 
+TEST(Gguf, WholeHeadsOfGptNeoxTurn) {  // by default a quarter does
+  use_gguf_models();
+  const testing::TemporaryFolder folder;
+  DecoderConfig config = decoder_config(ConfigFile(kFolders + "gpt_neox/config.json"));
+  config.rotary->share = 1;
+  const PretrainedModel model = new_pretrained(decoder_config_file("gpt_neox", config));
+  const ParameterLayout layout(*model.module);
+  const std::vector<float> parameters(static_cast<size_t>(layout.parameter_count()), 0.5F);
+  save_gguf_model(model, layout, parameters.data(), folder / "a.gguf", *find_gguf_blocks("F32"));
+  EXPECT_EQ(decoder_config(Loaded(folder / "a.gguf").model.config).rotary->share, 1);
+}
+
 TEST(Gguf, RefusesToWriteWhatTheFileCannotSay) {
   use_gguf_models();
   const testing::TemporaryFolder folder;

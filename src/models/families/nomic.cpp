@@ -58,7 +58,8 @@ FamilyList families_of_nomic() {
       encoder_family({.model_type = "nomic_bert",
           .architectures = encoder_architectures("NomicBert", {kNone, kTokens, kClasses, kTokenClasses}),
           .base = base,
-          .fields = bert_fields({lengths_field(2048, 0), rotary_layers_field(1000), head_activation_field()}),
+          .fields = bert_fields({field("hidden_act", &C::activation, kActivations, Activation::kSilu),
+              lengths_field(2048, 0), rotary_layers_field(1000), head_activation_field()}),
           .names = nomic_names("nomic_bert."),
           .own_key = "hidden_size"})};
 }

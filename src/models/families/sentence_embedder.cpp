@@ -12,7 +12,8 @@
 
 namespace linnet {
 namespace {
-constexpr const char *kModules = "modules.json", *kTransformer = "sentence_bert_config.json";
+constexpr const char *kModules = "modules.json", *kTransformer = "sentence_bert_config.json",
+                     *kSettings = "config_sentence_transformers.json";
 
 struct PoolingName {
   const char *name, *flag;
@@ -110,23 +111,23 @@ TextEncoder& encoder_of(const PretrainedModel& model) {
 
 SentencePooling read_sentence_pooling(const std::string& folder) {
   SentencePooling pooling;
-  if (const std::string path = path_in(folder, kTransformer); file_exists(path))
-    if (const ConfigFile config(path); config.has("max_seq_length")) pooling.max_tokens = config.size("max_seq_length");
-  const std::string path = path_in(folder, kModules), tokenizer = path_in(folder, "tokenizer_config.json");
+  pooling.max_tokens = ConfigFile::if_exists(path_in(folder, kTransformer)).size("max_seq_length", 0);
+  pooling.dimensions = ConfigFile::if_exists(path_in(folder, kSettings)).size("truncate_dim", 0);
+  const std::string path = path_in(folder, kModules);
   if (!file_exists(path)) return pooling;
   // Newer versions write the length into the tokenizer's file alone.
-  if (pooling.max_tokens == 0 && file_exists(tokenizer))
-    if (const double length = ConfigFile(tokenizer).number("model_max_length", 0); length < INT64_C(1) << 31)
-      pooling.max_tokens = static_cast<int64_t>(length);
+  const ConfigFile words = ConfigFile::if_exists(path_in(folder, "tokenizer_config.json"));
+  if (const double length = words.number("model_max_length", 0); pooling.max_tokens == 0 && length < INT64_C(1) << 31)
+    pooling.max_tokens = static_cast<int64_t>(length);
   pooling.normalized = false;
   for (const SentenceModule& module : read_modules(path)) {
     if (module.kind == "Pooling")
       pooling.kind = read_kind(ConfigFile(path_in(path_in(folder, module.path), "config.json")));
-    else if (module.kind == "Dense") pooling.dense.push_back(read_dense(folder, module.path));
+    else if (module.kind == "Dense" && !pooling.normalized) pooling.dense.push_back(read_dense(folder, module.path));
     else if (module.kind == "Normalize") pooling.normalized = true;
     else if (module.kind != "Transformer")
-      fail_user(
-          "'", path, "': a module of type ", module.kind, ", Linnet has Transformer, Pooling, Dense and Normalize");
+      fail_user("'", path, "': a module of type ", module.kind,
+          ", Linnet has Transformer, Pooling, Dense and Normalize, in this order");
   }
   return pooling;
 }
@@ -136,7 +137,7 @@ std::map<std::string, std::string> sentence_files(const std::string& folder) {
   std::map<std::string, std::string> files;
   if (!file_exists(path) || is_cross_encoder(folder)) return files;
   files[kModules] = read_file(path);
-  for (const char* name : {kTransformer, "config_sentence_transformers.json"})
+  for (const char* name : {kTransformer, kSettings})
     if (file_exists(path_in(folder, name))) files[name] = read_file(path_in(folder, name));
   for (const SentenceModule& module : read_modules(path))
     if (const std::string name = path_in(module.path, "config.json");
@@ -186,7 +187,7 @@ std::string SentencePrompts::of(const std::string& name) const {
 
 SentencePrompts read_sentence_prompts(const std::string& folder) {
   SentencePrompts result;
-  const std::string path = path_in(folder, "config_sentence_transformers.json");
+  const std::string path = path_in(folder, kSettings);
   if (!file_exists(path)) return result;
   const Json json = Json::parse(read_file(path), "'" + path + "'", JsonLimits::settings());
   const JsonObject config(json, "'" + path + "':");
@@ -235,6 +236,7 @@ SentenceEmbedder::SentenceEmbedder(PretrainedModel model, const SentencePooling&
   SentenceEncoder* const own = sentence_encoder(model_);
   if (own) set_pooling(model_, pooling);
   width_ = own ? own->width() : config.width;
+  if (pooling.dimensions > 0) width_ = std::min(width_, pooling.dimensions);
   max_tokens_ = pooling.max_tokens > 0 ? std::min(pooling.max_tokens, config.max_seq_len) : config.max_seq_len;
   lengths_ = doubling_sizes(16, max_tokens_);
   std::vector<Forward::Function> functions;
@@ -289,10 +291,11 @@ std::vector<float> SentenceEmbedder::embed(std::span<const std::vector<int32_t>>
     forward_->set("lengths", lengths);
     const auto plan = static_cast<size_t>(planned) * lengths_.size() + static_cast<size_t>(shape);
     const std::span<const float> embeddings = forward_->run(plan).output("embeddings");
-    if (std::ranges::any_of(embeddings.first(batch.size() * width), [](float value) { return std::isnan(value); }))
+    const size_t whole = embeddings.size() / rows;  // numbers of a row
+    if (std::ranges::any_of(embeddings.first(batch.size() * whole), [](float value) { return std::isnan(value); }))
       fail_user("a sentence's embedding is not of numbers (NaN): the model's weights are broken");
     for (size_t row = 0; row < batch.size(); ++row)
-      std::ranges::copy(embeddings.subspan(row * width, width), result.begin() + (batch[row] * width));
+      std::ranges::copy(embeddings.subspan(row * whole, width), result.begin() + (batch[row] * width));
   }
   if (packed_) packed_->check_weights();
   return result;

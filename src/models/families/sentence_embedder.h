@@ -17,6 +17,7 @@ struct SentencePooling {
   Pooling kind = Pooling::kMean;
   std::vector<DenseLayer> dense = {};  // after the pooling
   int64_t max_tokens = 0;              // longer sentences are cut; 0: the model's positions
+  int64_t dimensions = 0;              // of an embedding, the rest is cut off; 0: all
 };
 // Reads modules.json, 1_Pooling/config.json and sentence_bert_config.json. User error naming file and key for other
 // poolings, several, or later modules but linear layers and normalization.

@@ -194,8 +194,15 @@ TEST(SentencePooling, IsFollowedByLinearLayers) {
   std::fill_n(parameters.begin() + last->offset, 4, 1.5F);
   save_pretrained(model, layout, parameters.data(), saved.path());
   EXPECT_NEAR(SentenceEmbedder(saved.path(), 1, 1).embed(sentences)[1], expected / 2, 1e-5);
+  folder.write("config_sentence_transformers.json", R"({"truncate_dim": 1})");
+  SentenceEmbedder shortened(folder.path(), 2, 1);
+  EXPECT_EQ(shortened.width(), 1);
+  EXPECT_EQ(shortened.embed({{sentences[0], sentences[0]}}), (std::vector{embedding[0], embedding[0]}));
   folder.write("modules.json", R"([{"type": "Pooling", "path": "../1_Pooling"}])");
   EXPECT_THROW(read_sentence_pooling(folder.path()), Error);
+  folder.write("modules.json", R"([{"type": "Pooling", "path": "1_Pooling"}, {"type": "Normalize", "path": ""},
+                                   {"type": "Dense", "path": "2_Dense"}])");
+  EXPECT_THROW(read_sentence_pooling(folder.path()), Error);  // the layer would read vectors of length 1
 }
 
 TEST(SentencePrompts, AreNamedOrUsual) {

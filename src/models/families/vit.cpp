@@ -31,22 +31,20 @@ Field<VitConfig> image_field() {
       }};
 }
 
-// One number per channel; a single number is for all.
-std::vector<double> channel_values(const ConfigFile& file, const char* key, int64_t channels, double standard) {
-  const std::vector<double> found = file.numbers(key);
-  if (std::ssize(found) == channels) return found;
-  return std::vector(static_cast<size_t>(channels), found.size() == 1 ? found[0] : standard);
-}
-
 void read_normalization(const ConfigFile& file, VitConfig& config) {
   const std::filesystem::path folder = std::filesystem::path(file.path()).parent_path();
-  const std::string path = (folder / "preprocessor_config.json").string();
-  const ConfigFile own = !folder.empty() && file_exists(path) ? ConfigFile(path) : ConfigFile();
-  const int64_t channels = config.images.channels;
-  const bool normalizes = own.flag("do_normalize", true);
-  const auto all = [&](double value) { return std::vector(static_cast<size_t>(channels), value); };
-  config.mean = normalizes ? channel_values(own, "image_mean", channels, 0.5) : all(0);
-  config.deviation = normalizes ? channel_values(own, "image_std", channels, 0.5) : all(1);
+  const ConfigFile own =
+      folder.empty() ? ConfigFile() : ConfigFile::if_exists((folder / "preprocessor_config.json").string());
+  const double scale = own.flag("do_rescale", true) ? positive_of(own, "rescale_factor", 1 / 255.0) : 1;
+  // One number per channel, for pixels divided by 255; a single number in the file is for all channels.
+  const auto values = [&](const char* key, double without) {
+    std::vector<double> found = own.flag("do_normalize", true) ? own.numbers(key) : std::vector{without};
+    if (std::ssize(found) != config.images.channels)
+      found.assign(static_cast<size_t>(config.images.channels), found.size() == 1 ? found[0] : 0.5);
+    for (double& value : found) value /= 255 * scale;
+    return found;
+  };
+  config.mean = values("image_mean", 0), config.deviation = values("image_std", 1);
 }
 
 Fields<VitConfig> vit_fields() {

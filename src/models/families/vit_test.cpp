@@ -67,6 +67,14 @@ TEST(VitConfigFile, NormalizationComesFromThePreprocessor) {
   EXPECT_EQ(read.mean, config.mean);
   EXPECT_EQ(read.deviation, config.deviation);
   EXPECT_EQ(read.images.classes, 2);
+  // Bytes as they are: 127.5 is in the middle, as 0.5 is of bytes divided by 255.
+  write_file_atomically(
+      at + "/preprocessor_config.json", R"({"do_rescale": false, "image_mean": 127.5, "image_std": [51, 51, 51]})");
+  const VitConfig bytes = vit_config(ConfigFile(at + "/config.json"));
+  EXPECT_EQ(bytes.mean, (std::vector{0.5, 0.5, 0.5}));
+  EXPECT_EQ(bytes.deviation, (std::vector{0.2, 0.2, 0.2}));
+  write_file_atomically(at + "/preprocessor_config.json", R"({"rescale_factor": 0.0078431372549019607})");
+  EXPECT_EQ(vit_config(ConfigFile(at + "/config.json")).mean, (std::vector{0.25, 0.25, 0.25}));
   std::filesystem::remove_all(at);
 }
 }  // namespace

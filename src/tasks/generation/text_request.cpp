@@ -169,7 +169,7 @@ GenerationChoice choose_generation(const TextGenerationOptions& options, const G
   choice.length_penalty = first_given(options.length_penalty, author.length_penalty, 1.0);
   choice.early_stopping = early_stopping(author.early_stopping);
   const int64_t least = std::max<int64_t>(0, author.min_length.value_or(0) - basis.prompt_tokens);
-  choice.rules = {std::max(least, author.min_new_tokens.value_or(0)), author.no_repeat_ngram.value_or(0)};
+  choice.rules = {author.min_new_tokens.value_or(least), author.no_repeat_ngram.value_or(0)};
   if (!options.ignore_end) {
     choice.ends = basis.ends;
     for (const int64_t end : author.ends)

@@ -71,8 +71,7 @@ PretrainedModel open_onnx_classifier(const std::string& path, std::vector<std::s
   std::unique_ptr<OnnxNetwork> network = load_onnx(path, std::ssize(classes));
   const std::unique_ptr<PretrainedTokenizer> tokenizer = load_onnx_tokenizer(path);
   check_onnx_vocabulary(*network, *tokenizer);
-  const std::string file = path_in(companion_folder(path), "config.json");
-  ConfigFile config = file_exists(file) ? ConfigFile(file) : ConfigFile();
+  ConfigFile config = ConfigFile::if_exists(path_in(companion_folder(path), "config.json"));
   if (config.count("id2label") == classes.size()) {
     const std::vector<std::string> names = label_names(config);
     if (std::ranges::is_permutation(names, classes)) classes = names;

@@ -113,6 +113,10 @@ Histogram histogram_of(const ImageDataset& dataset, int threads) {
       for (size_t value = 0; value < 256; ++value) sum[c][value] += part[c][value];
   return sum;
 }
+
+// In ImageFit's order.
+constexpr std::pair<const char*, stbir_filter> kFits[] = {{"crop", STBIR_FILTER_DEFAULT},
+    {"stretch", STBIR_FILTER_DEFAULT}, {"bilinear", STBIR_FILTER_TRIANGLE}, {"bicubic", STBIR_FILTER_CATMULLROM}};
 }  // namespace
 
 ImageInfo image_info(const std::string& path) { return checked_info(open_image(path).get(), path); }
@@ -123,8 +127,8 @@ void read_fitted_image(const std::string& path, const ImageInfo& size, ImageFit 
 }
 
 ImageFit image_fit(const std::string& name) {
-  if (name == "stretch") return ImageFit::kStretch;
-  if (name == "crop") return ImageFit::kCrop;
+  for (size_t i = 0; i < std::size(kFits); ++i)
+    if (name == kFits[i].first) return static_cast<ImageFit>(i);
   fail_internal("no way to fit images is called ", name);
 }
 
@@ -142,9 +146,10 @@ void resize_image(
       std::copy_n(begin + row * stride, columns * channels, pixels.data() + row * columns * channels);
     return;
   }
-  const bool done =
-      stbir_resize_uint8(begin, static_cast<int>(columns), static_cast<int>(rows), static_cast<int>(stride),
-          pixels.data(), static_cast<int>(to.width), static_cast<int>(to.height), 0, static_cast<int>(channels));
+  const bool done = stbir_resize_uint8_generic(begin, static_cast<int>(columns), static_cast<int>(rows),
+      static_cast<int>(stride), pixels.data(), static_cast<int>(to.width), static_cast<int>(to.height), 0,
+      static_cast<int>(channels), STBIR_ALPHA_CHANNEL_NONE, 0, STBIR_EDGE_CLAMP, kFits[static_cast<size_t>(fit)].second,
+      STBIR_COLORSPACE_LINEAR, nullptr);
   if (!done)
     fail_system("not enough memory to resize an image of " + std::to_string(width) + "x" + std::to_string(height));
 }

@@ -19,10 +19,12 @@ constexpr int64_t kMostPixels = 100'000'000;
 ImageInfo image_info(const std::string& path);  // reads the header only
 // How an image is fitted to another size.
 enum class ImageFit {
-  kCrop,     // scaled, the middle kept: nothing is distorted, the edges of the longer side are lost
-  kStretch,  // both sides scaled by themselves: all is kept, but distorted
+  kCrop,      // scaled, the middle kept: nothing is distorted, the edges of the longer side are lost
+  kStretch,   // both sides scaled by themselves: all is kept, but distorted
+  kBilinear,  // as kStretch, by Pillow's filter of this name
+  kBicubic,   // the same
 };
-ImageFit image_fit(const std::string& name);  // "crop" or "stretch"
+ImageFit image_fit(const std::string& name);  // "crop", "stretch", "bilinear" or "bicubic"
 
 // Resizes an image [height, width, to.channels] to `to`.
 void resize_image(

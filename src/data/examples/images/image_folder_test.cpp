@@ -204,6 +204,17 @@ TEST_F(ImageFolderTest, PicturesOfAnySizeAreMadeAlike) {
   EXPECT_GT(pixel(stretched, 1, 0, 3), 200);
 }
 
+// Of Pillow's Image.resize((9, 1), ...). Next to the edges, which it treats in another way, pixels may differ.
+TEST(ResizeImage, FiltersAreThoseOfPillow) {
+  const std::vector<uint8_t> row{0, 0, 255, 255, 0, 128};
+  for (const auto& [fit, wanted] : {std::pair("bilinear", std::vector<int>{0, 0, 43, 212, 255, 212, 43, 64, 128}),
+           std::pair("bicubic", std::vector<int>{0, 0, 31, 224, 255, 223, 23, 53, 136})}) {
+    std::vector<uint8_t> pixels(9);
+    resize_image(row.data(), 1, 6, {1, 9, 1}, image_fit(fit), pixels);
+    for (size_t i = 0; i < 7; ++i) EXPECT_NEAR(pixels[i], wanted[i], 1) << fit << ' ' << i;
+  }
+}
+
 // What does not fit into memory is decoded when it is asked for, and is the same: pixels, channels, parts, moments,
 // batches.
 TEST_F(ImageFolderTest, FilesAreTheSameAsImagesInMemory) {

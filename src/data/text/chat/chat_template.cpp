@@ -7,7 +7,8 @@ jinja::Dict special_tokens(const PretrainedTokenizer& tokenizer) {
   const TokenRoles& roles = tokenizer.roles();
   jinja::Dict tokens;
   for (const auto& [name, id] : {std::pair{"bos_token", roles.begin}, {"eos_token", roles.end},
-           {"pad_token", roles.pad}, {"unk_token", roles.unknown}})
+           {"pad_token", roles.pad}, {"unk_token", roles.unknown}, {"cls_token", roles.classify},
+           {"sep_token", roles.separate}, {"mask_token", roles.mask}})
     if (id != kNoToken) tokens.set(name, tokenizer.piece(id));
   return tokens;
 }
@@ -63,6 +64,10 @@ std::string ChatTemplate::render(const std::string& messages, bool begin_answer,
   for (Json& message : read)
     if (Json* role = message.find("role"); role && *role == "developer" && !knows_developers_) *role = "system";
   variables.set("messages", value_from_json(read));
+  // Clients send null for what a message does not have; templates ask whether the key is there.
+  for (const jinja::Value& message : *variables.find("messages")->list())
+    if (jinja::Dict* keys = message.dict())
+      std::erase_if(keys->items, [](const auto& item) { return item.second.is_none(); });
   variables.set("tools", tools.empty() ? jinja::Value(jinja::None{}) : template_value(tools));
   variables.set("documents", jinja::None{});
   variables.set("add_generation_prompt", begin_answer);

@@ -298,7 +298,6 @@ constexpr Row<Filter> kFilters[] = {
               pairs, [&](const Value& x, const Value& y) { return compare((*x.list())[0], (*y.list())[0], b) < 0; });
           return pairs;
         }},
-    {"e", [](V v, A, B b) -> Value { return v.text() ? v : Value(to_text(v, b)); }},
     {"first", [](V v, A, B b) -> Value { return end_of(v, false, b); }},
     {"float",
         [](V v, A, B b) -> Value {
