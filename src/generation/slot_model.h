@@ -105,7 +105,7 @@ class SlotModel {
   void give_logits(Graph& graph, Tensor logits) const;
   struct Step {
     std::function<Graph()> graph = nullptr;  // until it is planned
-    int64_t rows = 0;                        // of decode()
+    int64_t rows = 0;                        // that it computes; decode() chooses by it
     bool later = false;                      // planned when first needed
     std::unique_ptr<Plan> plan = nullptr;
     std::unique_ptr<Executor> run = nullptr;  // after bind()

@@ -141,7 +141,7 @@ class SourceSlots : public SlotModel {
   }
 
   const SourceOptions options_;
-  const int64_t at_once_;         // rows of an encoding plan, one for each source length
+  const int64_t at_once_;         // rows of an encoding plan; each source length has its plan
   std::vector<int32_t> lengths_;  // of the source in each group's memory
   // Inputs: of the encoding plans, and the valid length of each memory in a step.
   int32_t *source_ = nullptr, *source_lengths_ = nullptr, *groups_ = nullptr, *memory_lengths_ = nullptr;

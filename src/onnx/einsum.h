@@ -53,8 +53,10 @@ class Einsum {
 
   void parse(const std::string& equation) {
     std::string text;
-    for (const char c : equation)
+    for (const char c : equation) {
+      if (c == kRest) fail("'", c, "' is no letter");
       if (c != ' ') text += c;
+    }
     for (size_t at = 0; (at = text.find("...")) != text.npos;) text.replace(at, 3, 1, kRest);
     const size_t arrow = text.find("->");
     terms_.emplace_back();
@@ -64,7 +66,8 @@ class Einsum {
         continue;
       }
       check_letter(c);
-      if (has(terms_.back().letters, c)) fail("the letter ", c, " is twice in one operand");
+      if (has(terms_.back().letters, c))
+        fail(c == kRest ? "\"...\"" : text_of_parts("the letter ", c), " is twice in one operand");
       terms_.back().letters += c;
     }
     if (arrow != text.npos) {
@@ -109,8 +112,9 @@ class Einsum {
     for (size_t axis = 0; axis < term.letters.size(); ++axis) {
       const int64_t size = value.dim(static_cast<int>(axis));
       const auto [known, is_new] = sizes_.emplace(term.letters[axis], size);
+      const std::string name(1, term.letters[axis]);
       if (!is_new && known->second != size)
-        fail("the letter ", term.letters[axis], " is ", known->second, " and ", size);
+        fail(name <= "9" ? "an axis of \"...\"" : "the letter " + name, " is ", known->second, " and ", size);
     }
   }
 

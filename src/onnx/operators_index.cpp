@@ -90,19 +90,19 @@ void gather_nd(OnnxCall& call) {
   const auto batch = static_cast<int>(call.integer("batch_dims", 0));
   const int depth = static_cast<int>(indices[-1]);
   if (batch < 0 || batch + depth > shape.rank() || batch >= indices.rank()) call.fail("indices do not fit the data");
-  if (call.is_known(1))
-    for (int axis = batch; const int64_t index : call.ints(1)) {
-      index_of(call, index, shape[axis]);
-      if (++axis == batch + depth) axis = batch;
-    }
+  const std::vector<int64_t> known = call.is_known(1) ? call.ints(1) : std::vector<int64_t>();
   const int64_t rows = shape.elements(0, batch + depth), width = shape.elements(batch + depth, shape.rank());
   const int64_t tuples = indices.elements(0, indices.rank() - 1);
-  const Tensor given = reshape(call.tensor(1, DType::kF64), {tuples, depth});
-  std::vector<double> batches;  // of each tuple
-  for (int64_t t = 0; t < tuples; ++t)
-    batches.push_back(static_cast<double>(t / indices.elements(batch, indices.rank() - 1)));
-  Tensor row = call.values({tuples}, batches, DType::kF64);
-  for (int d = 0; d < depth; ++d) {
+  std::vector<double> begins;  // of each tuple: its row, where indices are known, else that of its batch
+  for (int64_t t = 0; t < tuples; ++t) {
+    int64_t row = t / indices.elements(batch, indices.rank() - 1);
+    for (int d = 0; d < depth && !known.empty(); ++d)
+      row = row * shape[batch + d] + index_of(call, known[t * depth + d], shape[batch + d]);
+    begins.push_back(static_cast<double>(row));
+  }
+  Tensor row = call.values({tuples}, begins, DType::kF64);
+  for (int d = 0; d < depth && known.empty(); ++d) {
+    const Tensor given = reshape(call.tensor(1, DType::kF64), {tuples, depth});
     const auto size = static_cast<double>(shape[batch + d]);
     row = elementwise(call, {row, reshape(slice(given, 1, d, 1), {tuples})},
         [=](Number row, Number index) { return row * size + select(0 > index, index + size, index); });

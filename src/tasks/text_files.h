@@ -10,7 +10,7 @@ bool is_token_file(const std::string& path);
 std::string text_path(const Config& config, const std::string& path, const char* key);
 
 // The text that `linnet eval` reads: `path`, or if empty that of the split "valid" (as in training) or "test". "": what
-// training holds out. User error if a run's configuration names no test_text.
+// training holds out. User error if a run's configuration names no test_text for "test".
 std::string evaluated_text(const Config& config, const std::string& path, const std::string& split);
 
 // Documents of a file or folder. `data`: has the field that holds them (text_column, else "text").

@@ -226,6 +226,10 @@ TEST_F(Chat, FrozenWeightsAreSavedOnce) {
 TEST_F(Chat, WhatCannotBeLearnedIsOneLine) {
   folder_.write("alone.jsonl", Json{{"messages", {message("user", "w1")}}}.dump());
   folder_.write("silent.jsonl", R"({"messages": [{"role": "user"}, {"role": "assistant", "content": "w3"}]})");
+  folder_.write("null.jsonl",
+      R"({"messages": [{"role": "user", "content": null, "tool_calls": null}, {"role": "assistant", "content": "w3"}]})");
+  folder_.write("none.jsonl", R"({"messages": []})");
+  folder_.write("numbers.jsonl", R"({"messages": [{"role": "user", "content": "w1"}], "tools": [3]})");
   folder_.write("picture.jsonl", R"({"messages": [{"role": "user", "content": [{"type": "image"}]}]})");
   folder_.write("tools.jsonl", Json{{"messages", {message("user", "w1")}}, {"tools", "w2"}}.dump());
   folder_.write("other.jsonl", R"({"text": "w1"})");
@@ -235,7 +239,10 @@ TEST_F(Chat, WhatCannotBeLearnedIsOneLine) {
       {std::pair{"alone.jsonl", "no conversation has an answer of the assistant"}, {"tool.jsonl", "tool.jsonl:1: "},
           {"silent.jsonl", "silent.jsonl:1: the conversation has a message of the role \"user\" without a \"content\""},
           {"picture.jsonl", "picture.jsonl:1: the conversation has a \"content\" that is no text"},
-          {"tools.jsonl", "tools.jsonl:1: \"tools\" is no list"},
+          {"tools.jsonl", "tools.jsonl:1: \"tools\" is no list of functions"},
+          {"numbers.jsonl", "numbers.jsonl:1: \"tools\" is no list of functions"},
+          {"null.jsonl", "null.jsonl:1: the conversation has a message of the role \"user\" without a \"content\""},
+          {"none.jsonl", "none.jsonl:1: the conversation is an empty list"},
           {"other.jsonl", "other.jsonl:1: there is no \"messages\""}}) {
     const Outcome outcome = train("r", data);
     EXPECT_EQ(outcome.exit_code, 2) << data;

@@ -134,7 +134,7 @@ TEST_F(Classification, TextsThatAreCutAreCounted) {
   EXPECT_EQ(told(), "");
   for (int i = 0; i < 40; ++i) lines += "red red red red red red red red red\n";
   EXPECT_EQ(told(),
-      "linnet: warning: a text fills the 8 tokens that the model reads; what follows them is not read (this is told "
+      "linnet: warning: a text fills the 8 tokens that the model reads; what may follow them is not read (this is told "
       "once)\n");
 }
 

@@ -500,7 +500,7 @@ TEST_F(Generate, ABrokenRequestIsNamedBeforeAnythingIsWritten) {
   refused("{\"tokens\": [97]}", "there is no token 97");
   refused("{\"tokens\": [-1]}", "list of token ids");
   refused("{\"tokens\": [1e99]}", "list of token ids");
-  refused("{\"messages\": []}", "list of messages");
+  refused("{\"messages\": []}", "\"messages\" is an empty list");
   refused("{\"messages\": [{\"role\": 1}]}", "\"role\"");
 }
 }  // namespace

@@ -404,6 +404,8 @@ TEST_F(Images, AVisionTransformerIsTrainedExportedAndStartedFrom) {
   const Outcome served = run({"serve", folder_ / "vit.linnet"});
   EXPECT_EQ(served.exit_code, 2);
   EXPECT_NE(served.error.find("classifies images; `linnet predict` does that"), std::string::npos) << served.error;
+  const Outcome nothing = run({"serve", "runs/lr=0.1"});  // no name, as no folder 0.1 exists
+  EXPECT_NE(nothing.error.find("there is no model 'runs/lr=0.1'"), std::string::npos) << nothing.error;
 
   // One small step leaves what was learned.
   const std::string from = "model.from=" + folder_ / "vit";

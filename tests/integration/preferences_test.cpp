@@ -208,10 +208,13 @@ TEST_F(Preferences, WhatCannotBeLearnedIsOneLine) {
   folder_.write("blank.jsonl", R"({"prompt": "w1", "chosen": "", "rejected": ""})");
   folder_.write("user.jsonl",
       R"({"chosen": [{"role": "user", "content": "w1"}], "rejected": [{"role": "user", "content": "w1"}]})");
+  // Of turns with a weight of 0 nothing is learned, nor of the one before them.
+  folder_.write("weights.jsonl",
+      R"({"prompt": [{"role": "user", "content": "w1"}, {"role": "assistant", "content": "w9"}, {"role": "user", "content": "w1"}], "chosen": [{"role": "assistant", "content": "w2", "weight": 0}], "rejected": [{"role": "assistant", "content": "w3", "weight": 0}]})");
   for (const auto& [data, part] : {std::pair{"one.jsonl", "one.jsonl:1: there is no \"rejected\""},
            {"mixed.jsonl", "are all texts, or lists of messages"}, {"empty.jsonl", "has no pair of answers"},
            {"blank.jsonl", "blank.jsonl:1: both answers are empty"}, {"user.jsonl", "has no pair of answers"},
-           {"none.jsonl", "none.jsonl"}}) {
+           {"weights.jsonl", "has no pair of answers"}, {"none.jsonl", "none.jsonl"}}) {
     const Outcome outcome = train("r", data);
     EXPECT_EQ(outcome.exit_code, 2) << data;
     EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;

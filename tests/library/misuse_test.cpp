@@ -288,6 +288,7 @@ const std::vector<Misuse>& misuses() {
           }),
       wrong("EinsumUnknownLetter", [](Tensor x, Tensor) { return einsum("ij->k", {x}); }),
       wrong("EinsumSigns", [](Tensor x, Tensor) { return einsum("i?->i", {x}); }),
+      wrong("EinsumStar", [](Tensor x, Tensor) { return einsum("*j->j*", {x}); }),
       wrong("SortIds", [](Tensor, Tensor ids) { return sort(ids); }),
       wrong("TopKNone", [](Tensor x, Tensor) { return top_k(x, 0).first; }),
       wrong("TopKTooMany", [](Tensor x, Tensor) { return top_k(x, 3).first; }),

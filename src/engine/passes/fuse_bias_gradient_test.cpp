@@ -140,5 +140,27 @@ TEST(GroupWeightGradients, AGradientThatIsReadBeforeTheLastStaysApart) {
   EXPECT_EQ(groups_of(grouped, 3), 1);
   expect_equal_results(graph, grouped, 2e-2);
 }
+// Of a weight that is itself a product: the second gradient is made of the first.
+TEST(GroupWeightGradients, AProductOfAnotherOneStaysApart) {
+  Graph graph;
+  const auto input = [&](const char* name, Shape shape) { return graph.input(name, {DType::kF32, shape}); };
+  const Tensor dw = matmul(input("dy", {6, 16}), input("x", {6, 8}), true);
+  graph.output("dv", matmul(input("u", {16, 24}), dw, true));
+  const Graph grouped =
+      group_weight_gradients(lower_precision(graph, Precision::kBf16, Precision::kBf16), with_row_sums());
+  verify(grouped);
+  EXPECT_EQ(groups_of(grouped, 2), 0);
+}
+
+TEST(GroupWeightGradients, FewOfManyRowsStayApart) {
+  for (const int64_t rows : {4096, 4097}) {
+    Graph graph;
+    for (const char* name : {"0", "1"})
+      graph.output(std::string("d") + name, matmul(graph.input(std::string("dy") + name, {DType::kF32, {rows, 16}}),
+                                                graph.input(std::string("x") + name, {DType::kF32, {rows, 8}}), true));
+    graph = lower_precision(graph, Precision::kBf16, Precision::kBf16);
+    EXPECT_EQ(groups_of(group_weight_gradients(graph, with_row_sums()), 2), rows == 4096 ? 1 : 0);
+  }
+}
 }  // namespace
 }  // namespace linnet

@@ -228,23 +228,20 @@ class WeightGradients final : public Fusion {
 
  private:
   static constexpr int64_t kFilling = 128;  // tiles: about as many as a GPU has multiprocessors
-  static constexpr size_t kMost = 64;       // layers: bits of the attributes
+  // A block goes over all rows: of more than these for each product, cuBLASLt's products are done before.
+  static constexpr int64_t kRowsForEach = 2048;
 
   bool take(const Node& node) override {
     const auto group = group_of_.find(id_of(node));
     if (group == group_of_.end()) return false;
     if (id_of(node) != group->second.back()) return true;
     std::vector<Tensor> in;
-    std::vector<ValueId> old;
-    WeightGradientsAttrs attrs;
-    for (size_t i = 0; i < group->second.size(); ++i) {
-      const Node& product = graph_.node(group->second[i]);
-      for (const ValueId operand : product.in) in.push_back(rewriter_[operand]);
-      old.insert(old.end(), product.out.begin(), product.out.end());
-      attrs.biases |= static_cast<uint64_t>(product.out.size() > 1) << i;
-    }
-    const std::vector<Tensor> out = rewriter_.add(node, kWeightGradients, in, attrs);
-    for (size_t i = 0; i < out.size(); ++i) rewriter_.map(old[i], out[i]);
+    for (const NodeId id : group->second)
+      for (const ValueId operand : graph_.node(id).in) in.push_back(rewriter_[operand]);
+    const std::vector<Tensor> out = rewriter_.add(node, kWeightGradients, in, {});
+    for (size_t i = 0; i < group->second.size(); ++i)
+      for (size_t k = 0; k < graph_.node(group->second[i]).out.size(); ++k)
+        rewriter_.map(graph_.node(group->second[i]).out[k], out[2 * i + k]);
     return true;
   }
 
@@ -255,7 +252,7 @@ class WeightGradients final : public Fusion {
     for (const Node& node : graph_.nodes()) {
       if (!is_small(node)) continue;
       group.push_back(id_of(node)), tiles += tiles_of(node);
-      if (tiles >= kFilling || group.size() == kMost) join(std::exchange(group, {})), tiles = 0;
+      if (tiles >= kFilling) join(std::exchange(group, {})), tiles = 0;
     }
     join(std::move(group));
   }
@@ -265,11 +262,12 @@ class WeightGradients final : public Fusion {
     std::erase_if(group, [&, last = group.back()](NodeId id) {
       const auto is_early = [&](ValueId out) {
         const auto readers = matcher_.readers(out);
-        return !readers.empty() && readers.front() < last;
+        return !readers.empty() && readers.front() <= last;
       };
       return std::ranges::any_of(graph_.node(id).out, is_early);
     });
-    if (group.size() > 1)
+    const int64_t rows = max_of<int64_t>(group, [&](NodeId id) { return rows_of(graph_.node(id)); });
+    if (group.size() > 1 && rows <= kRowsForEach * std::ssize(group))
       for (const NodeId id : group) group_of_[id] = group;
   }
 
@@ -285,6 +283,7 @@ class WeightGradients final : public Fusion {
            tiles_of(node) < kFilling / 2;
   }
 
+  int64_t rows_of(const Node& node) const { return graph_.value(node.in[0]).type.shape[0]; }
   int64_t tiles_of(const Node& node) const {
     const Shape& shape = graph_.value(node.out[0]).type.shape;
     return weight_tiles(shape[0], shape[1]);

@@ -73,8 +73,6 @@ struct ProfileSummary {
   std::vector<ProfileRow> rows;  // the slowest first
 };
 
-// A trace's phase for spans without a plan: "data", "sharing" or "stage".
-
 // Spans outside of steps, such as an evaluation in between, count in the rows but not in node_seconds.
 ProfileSummary summarize(const Profile& profile);
 

@@ -116,9 +116,11 @@ SentencePooling read_sentence_pooling(const std::string& folder) {
   const std::string path = path_in(folder, kModules);
   if (!file_exists(path)) return pooling;
   // Newer versions write the length into the tokenizer's file alone.
-  const ConfigFile words = ConfigFile::if_exists(path_in(folder, "tokenizer_config.json"));
-  if (const double length = words.number("model_max_length", 0); pooling.max_tokens == 0 && length < INT64_C(1) << 31)
-    pooling.max_tokens = static_cast<int64_t>(length);
+  if (pooling.max_tokens == 0) {
+    const ConfigFile words = ConfigFile::if_exists(path_in(folder, "tokenizer_config.json"));
+    if (const double length = words.number("model_max_length", 0); length < INT64_C(1) << 31)
+      pooling.max_tokens = static_cast<int64_t>(length);
+  }
   pooling.normalized = false;
   for (const SentenceModule& module : read_modules(path)) {
     if (module.kind == "Pooling")

@@ -19,8 +19,8 @@ struct SentencePooling {
   int64_t max_tokens = 0;              // longer sentences are cut; 0: the model's positions
   int64_t dimensions = 0;              // of an embedding, the rest is cut off; 0: all
 };
-// Reads modules.json, 1_Pooling/config.json and sentence_bert_config.json. User error naming file and key for other
-// poolings, several, or later modules but linear layers and normalization.
+// Reads modules.json, 1_Pooling/config.json and the configurations of sentence-transformers and of the tokenizer. User
+// error naming file and key for other poolings, several, or later modules but linear layers and then a normalization.
 SentencePooling read_sentence_pooling(const std::string& folder);
 // The folder's files that say so, by name within it; none of a plain BERT folder.
 std::map<std::string, std::string> sentence_files(const std::string& folder);

@@ -26,9 +26,12 @@ std::string host_name(std::string_view host) {
   return lower_ascii(host.substr(0, end));
 }
 
-// Parses "NAME=FOLDER" or "FOLDER"; a name may have "/", and a folder that exists "=".
+// Parses "NAME=FOLDER" or "FOLDER". A name with "/" goes with a folder that exists, else it is taken for a folder with
+// "=".
 std::pair<std::string, std::string> split_model(const std::string& description) {
-  if (const size_t at = description.find('='); at != 0 && at != std::string::npos && !file_exists(description))
+  const size_t at = description.find('=');
+  if (at != 0 && at != description.npos && !file_exists(description) &&
+      (description.find('/') > at || file_exists(description.substr(at + 1))))
     return {description.substr(0, at), description.substr(at + 1)};
   // The last part, also of "runs/gpt/" and "..".
   const std::filesystem::path whole = std::filesystem::absolute(description + "/.").lexically_normal();
@@ -42,7 +45,8 @@ std::pair<std::string, std::string> split_model(const std::string& description) 
 std::string unescaped(std::string part) {
   for (size_t at = 0; (at = part.find('%', at)) != std::string::npos && part.size() - at > 2; ++at) {
     unsigned byte = 0;
-    if (const char* digits = &part[at + 1]; std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2)
+    if (const char* digits = &part[at + 1];
+        std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2 && byte != 0)
       part.replace(at, 3, 1, static_cast<char>(byte));
   }
   return part;

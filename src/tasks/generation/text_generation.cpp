@@ -49,6 +49,13 @@ void check_draft_vocabulary(const OpenedLanguageModel& draft, const OpenedLangua
       fail("its tokenizer is another, as token " + std::to_string(token) + " tells");
 }
 
+// Special tokens have no text in which a stop text could be found: they end the text.
+void add_special_stops(const PretrainedTokenizer* tokenizer, const std::vector<std::string>& stops, TextJob& job) {
+  for (size_t i = 0; tokenizer && i < stops.size(); ++i)
+    if (const TokenId id = tokenizer->id_of(stops[i]); id != kNoToken && tokenizer->is_special(id))
+      job.choice.ends.push_back(id);
+}
+
 struct Draft {
   Draft(const std::string& folder, const WeightQuantization& quantization)
       : opened(open_language_model(folder)), layout(*opened.model, std::span<const ParameterGroup>(), quantization),
@@ -110,11 +117,7 @@ class TextGeneration : public TextModel {
     TextJob job{.prompt = encode_prompt(request)};
     job.choice = choose_generation(
         request.options, {opened_.folder, author_, opened_.ends(), static_cast<int64_t>(job.prompt.size()), warn});
-    // Special tokens have no text in which a stop text could be found.
-    if (const PretrainedTokenizer* tokenizer = opened_.coder->pretrained())
-      for (const std::string& stop : request.options.stop)
-        if (const TokenId id = tokenizer->id_of(stop); id != kNoToken && tokenizer->is_special(id))
-          job.choice.ends.push_back(id);
+    add_special_stops(opened_.coder->pretrained(), request.options.stop, job);
     // An answer is a text of its own; a continuation is decoded with its prompt.
     const std::vector<int32_t> context = request.messages.empty() ? job.prompt : std::vector<int32_t>();
     job.flow = [this, context] { return opened_.coder->flow(context); };
@@ -354,6 +357,8 @@ class SourceGeneration : public TextModel {
     TextJob job{.prompt = encode_source(opened_, frame, request),
         .choice = choose(request.options, opened_, author_, warn),
         .begin = frame.target_begin};
+    add_special_stops(
+        dynamic_cast<const PretrainedTokenizer*>(opened_.tokenizers.target.get()), request.options.stop, job);
     job.flow = [this] { return std::make_unique<TargetFlow>(*opened_.tokenizers.target); };
     return job;
   }

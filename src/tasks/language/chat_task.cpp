@@ -41,10 +41,11 @@ Json messages_of(const Json& record, const std::string& where) {
   } else {
     fail_user(where, ": there is no \"messages\", nor \"prompt\" with \"completion\", nor \"conversations\"");
   }
-  return read_messages(messages, where);
+  return training_messages(messages, where);
 }
 
-// Reads JSON lines: {"messages": [{"role", "content"}, ...]}, {"prompt", "completion"} (texts or lists of messages), or
+// Reads JSON lines, perhaps with "tools": {"messages": [{"role", "content"}, ...]}, {"prompt", "completion"} (texts or
+// lists of messages), or
 // {"conversations": [{"from", "value"}, ...]} (ShareGPT). The chat template renders each, some as several texts
 // (render_chat()). Logs how many were cut at longest_chat() or had nothing to learn. `folder` is for messages.
 std::vector<TargetedTokens> read_chats(
@@ -58,7 +59,7 @@ std::vector<TargetedTokens> read_chats(
   for (Json record; reader.next(record); ++all) {
     const std::string where = reader.where();
     const std::vector<LearnedText> texts =
-        render_chat(chat, messages_of(record, where), read_tools(record, where), where);
+        render_chat(chat, messages_of(record, where), training_tools(record, where), where);
     several += texts.size() > 1;
     bool is_cut = false, learns = false;
     for (const LearnedText& text : texts) {

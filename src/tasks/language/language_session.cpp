@@ -133,7 +133,6 @@ LanguageText last_part(const Config& config, const LanguageText& all) {
   return {all.tokens.part(first, size - first), 0, all.packed, all.documents};
 }
 
-// The first token has no context and is not scored.
 LanguageText load_language_text(const Config& config, const TextCoder& coder, const std::string& path) {
   if (is_token_file(path)) return map_language_tokens(config, coder, path);
   return encode_language_text(coder, read_texts(config.data, path), has_documents(path), -1, "'" + path + "'");

@@ -149,7 +149,7 @@ class PairReader {
       fail_user(where, ": there is no \"", chosen ? "rejected" : "chosen",
           "\"; each line has a \"prompt\", a \"chosen\" and a \"rejected\" answer");
     if (chosen->is_array() && rejected->is_array())
-      return of_messages(prompt, *chosen, *rejected, read_tools(record, where), where);
+      return of_messages(prompt, *chosen, *rejected, training_tools(record, where), where);
     if (!chosen->is_string() || !rejected->is_string() || !prompt || !prompt->is_string())
       fail_user(where, ": \"prompt\", \"chosen\" and \"rejected\" are all texts, or lists of messages");
     if (chosen->text().empty() && rejected->text().empty()) fail_user(where, ": both answers are empty");
@@ -184,11 +184,11 @@ class PairReader {
   // The turns in `answer` from `first` on.
   TargetedTokens of_turns(
       Json messages, const Json& answer, size_t first, const std::string& tools, const std::string& where) const {
-    messages = read_messages(messages, where);
+    messages = training_messages(messages, where);
     std::ptrdiff_t turns = 0;
     for (size_t i = first; i < answer.size(); ++i) messages.push_back(answer[i]);
-    messages = read_messages(messages, where);
-    for (size_t i = first; i < answer.size(); ++i) turns += answer[i]["role"] == "assistant";
+    messages = training_messages(messages, where);
+    for (size_t i = first; i < answer.size(); ++i) turns += is_learned(answer[i]);
     LearnedText text = render_chat(*chat_, messages, tools, where).back();
     if (std::ssize(text.learned) < turns)
       fail_user(where, ": the chat template writes the first turns of an answer differently once later ones follow");

@@ -1,15 +1,21 @@
 #include "tasks/language/tuned_language_task.h"
 
 namespace linnet {
-Json read_messages(const Json& messages, const std::string& where) {
+Json training_messages(const Json& messages, const std::string& where) {
   return template_messages(messages, [&](const std::string& why) { fail_user(where, ": the conversation ", why); });
 }
 
-std::string read_tools(const Json& record, const std::string& where) {
+std::string training_tools(const Json& record, const std::string& where) {
   const Json* tools = record.find("tools");
-  if (!tools || tools->empty()) return "";
-  if (!tools->is_array()) fail_user(where, ": \"tools\" is no list");
+  if (!tools || tools->empty() || *tools == "") return "";
+  if (!tools->is_array() || !std::ranges::all_of(*tools, &Json::is_object))
+    fail_user(where, ": \"tools\" is no list of functions");
   return tools->dump();
+}
+
+bool is_learned(const Json& message) {
+  const Json* weight = message.find("weight");
+  return message["role"] == "assistant" && !(weight && weight->is_number() && weight->get<double>() == 0);
 }
 
 std::vector<LearnedText> render_chat(
@@ -25,8 +31,7 @@ std::vector<LearnedText> render_chat(
     }
   };
   for (const Json& each : messages) {
-    const Json* weight = each.find("weight");
-    const bool learned = each["role"] == "assistant" && !(weight && weight->is_number() && weight->get<double>() == 0);
+    const bool learned = is_learned(each);
     std::string prompt;
     if (learned) prompt = render(true);
     before.push_back(each);

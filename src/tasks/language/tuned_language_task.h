@@ -14,9 +14,10 @@
 
 namespace linnet {
 // template_messages(); user errors begin with `where`.
-Json read_messages(const Json& messages, const std::string& where);
-// A record's "tools" for ChatTemplate::render(), "" if it has none. User error unless they are a list.
-std::string read_tools(const Json& record, const std::string& where);
+Json training_messages(const Json& messages, const std::string& where);
+// A record's "tools" for ChatTemplate::render(), "" if it has none. User error unless they are a list of objects.
+std::string training_tools(const Json& record, const std::string& where);
+bool is_learned(const Json& message);  // the assistant's are, unless their "weight" is 0
 
 // A text and which of its bytes are learned, in order.
 struct LearnedText {
@@ -26,7 +27,7 @@ struct LearnedText {
 
 // Renders a conversation; the assistant's turns, including their ends, are learned. A template may render earlier turns
 // differently once later ones follow (Qwen3 drops thoughts): then there are several texts, each as the model sees it
-// when it writes the answers learned from it. A turn of "weight" 0 is not learned. User error beginning with `where`
+// when it writes the answers learned from it. User error beginning with `where`
 // for roles that the template refuses.
 std::vector<LearnedText> render_chat(
     const ChatTemplate& chat, const Json& messages, const std::string& tools, const std::string& where);

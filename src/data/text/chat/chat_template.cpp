@@ -75,13 +75,14 @@ std::string ChatTemplate::render(const std::string& messages, bool begin_answer,
 }
 
 Json template_messages(const Json& messages, const std::function<void(const std::string&)>& fail) {
-  if (!messages.is_array() || messages.empty()) fail("is not a list of messages");
+  if (!messages.is_array()) fail("is not a list of messages");
+  if (messages.empty()) fail("is an empty list");
   Json read = messages;
   for (Json& message : read) {
-    const Json *role = message.find("role"), *content = message.find("content");
+    const Json *role = message.find("role"), *content = message.find("content"), *calls = message.find("tool_calls");
     if (!role || !role->is_string()) fail("has a message that is not an object with a \"role\" and a \"content\"");
     const bool is_empty = !content || content->is_null();
-    if (is_empty && !message.contains("tool_calls"))
+    if (is_empty && (!calls || calls->empty()))
       fail("has a message of the role " + shown(*role) + " without a \"content\"");
     std::string text = content && content->is_string() ? content->text() : "";
     if (!is_empty && !content->is_string() && !content->is_array()) fail("has a \"content\" that is no text");

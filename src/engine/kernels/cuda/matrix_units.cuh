@@ -7,8 +7,8 @@
 
 namespace linnet {
 #ifdef LINNET_CUDA_EMULATION
-// c += the sum over `steps` of products of pairs that lane / 4 * 4 + step, which has the rows of a, and the lanes of
-// both columns of b hold; dot(a's words of one row, b's words).
+// c += the products of four steps. A step's words of the rows of a are those of lane / 4 * 4 + step, its words of
+// column j of b those of lane j * 4 + step. dot(a's words of a row, b's words) is a step's product.
 template <class A, class B, class Dot>
 void multiply_by_lanes(const A& a, const B& b, float (&c)[4], emulation::Site site, const Dot& dot) {
   const int lane = emulation::lane();

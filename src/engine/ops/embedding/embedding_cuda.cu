@@ -304,5 +304,5 @@ void run_grad(const KernelArgs& args) {
 }  // namespace
 
 LINNET_KERNELS(embedding_cuda, {"gather", run})
-LINNET_KERNELS(embedding_grad_cuda, {"sorted", run_grad, nullptr, grad_workspace, /*may_run_aside=*/true})
+LINNET_KERNELS(embedding_grad_cuda, {"rows", run_grad, nullptr, grad_workspace, /*may_run_aside=*/true})
 }  // namespace linnet

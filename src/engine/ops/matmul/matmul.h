@@ -67,13 +67,8 @@ std::optional<PanelsOf> panels_of(const KernelQuery& query);
 extern const Kernel kPanelMatmul;  // its workspace is that of the matmul's kernel "gemm"
 
 // Gradients of several linear layers at once, for GPUs (set by the pass group_weight_gradients). Operands are, for each
-// layer, the gradient dy [rows, N] of its result and its input x [rows, K]; results its weight's gradient dy^T x [N, K]
-// and, with a bias, the sum of dy's rows [N]. Operands are rounded to bf16.
-struct WeightGradientsAttrs {
-  uint64_t biases = 0;  // bit i: layer i has one
-  bool has_bias(size_t layer) const { return biases >> layer & 1; }
-  void fields(FieldVisitor& visit) { visit("biases", biases); }
-};
+// layer, the gradient dy [rows, N] of its result and its input x [rows, K]; results the weight's gradient dy^T x [N, K]
+// and the bias's, the sum of dy's rows [N]. Operands are rounded to bf16.
 extern const OpDef kWeightGradients;
 constexpr int kWeightTileRows = 64, kWeightTileColumns = 128;  // of a weight's gradient, by a block of threads
 constexpr int64_t weight_tiles(int64_t rows, int64_t columns) {

@@ -9,8 +9,7 @@ std::vector<TensorType> infer_weight_gradients(const InferArgs& args) {
     const TensorType &dy = args.in[i], &x = args.in[i + 1];
     expect(dy.dtype == x.dtype && dy.shape.rank() == 2 && x.shape.rank() == 2 && dy.shape[0] == x.shape[0], "got ", dy,
         " and ", x, ", expected two matrices of as many rows");
-    out.push_back({dy.dtype, {dy.shape[1], x.shape[1]}});
-    if (args.attrs.as<WeightGradientsAttrs>().has_bias(i / 2)) out.push_back({dy.dtype, {dy.shape[1]}});
+    out.insert(out.end(), {{dy.dtype, {dy.shape[1], x.shape[1]}}, {dy.dtype, {dy.shape[1]}}});
   }
   return out;
 }
@@ -24,19 +23,15 @@ double weight_gradients_flops(const FlopsArgs& args) {
 
 void run_weight_gradients_reference(const KernelArgs& args) {
   for_float(args.out[0].type.dtype, [&]<class T>() {
-    auto out = args.out.begin();
     for (size_t i = 0; i < args.in.size(); i += 2) {
       const T *dy = args.in[i].as<T>(), *x = args.in[i + 1].as<T>();
+      T *dw = args.out[i].as<T>(), *db = args.out[i + 1].as<T>();
       const int64_t rows = args.in[i].shape()[0], m = args.in[i].shape()[1], n = args.in[i + 1].shape()[1];
-      const auto sum = [&](int64_t row_of_weight, const auto& factor) {
-        return sum_of<T>(rows, [&](int64_t r) { return dy[r * m + row_of_weight] * factor(r); });
-      };
-      for (int64_t at = 0; at < m * n; ++at)
-        out->as<T>()[at] = sum(at / n, [&](int64_t r) { return x[r * n + at % n]; });
-      ++out;
-      if (!args.attrs<WeightGradientsAttrs>().has_bias(i / 2)) continue;
-      for (int64_t j = 0; j < m; ++j) out->as<T>()[j] = sum(j, [](int64_t) { return T(1); });
-      ++out;
+      for (int64_t j = 0; j < m; ++j) {
+        for (int64_t k = 0; k < n; ++k)
+          dw[j * n + k] = sum_of<T>(rows, [&](int64_t r) { return dy[r * m + j] * x[r * n + k]; });
+        db[j] = sum_of<T>(rows, [&](int64_t r) { return dy[r * m + j]; });
+      }
     }
   });
 }

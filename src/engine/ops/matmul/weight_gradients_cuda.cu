@@ -11,7 +11,7 @@
 
 namespace linnet {
 namespace {
-constexpr int kM = kWeightTileRows, kN = kWeightTileColumns, kRows = 64;  // of dy and x at a time
+constexpr int kM = kWeightTileRows, kN = kWeightTileColumns, kRows = 64;  // of dy and x at a time, by each half
 constexpr int kHalf = 4 * kWarp, kThreads = 2 * kHalf;
 constexpr int kStrideM = kM + 8, kStrideN = kN + 8;  // so that the rows of load_transposed() hit different banks
 constexpr int kTileM = 32, kTileN = 64;              // of a warp; a half has two by two
@@ -24,6 +24,7 @@ struct WeightProduct {
   float *dw, *db;
   int m, n, rows;
   unsigned first_block;
+  bool aligned;  // whether eight numbers are one access
 };
 constexpr int kProductsAtOnce = 32;
 struct AllProducts {
@@ -32,7 +33,7 @@ struct AllProducts {
   unsigned blocks = 0;
 };
 
-// kRows rows of `width` columns on their way to shared memory, by half of the block.
+// kRows rows of kWidth columns of a matrix on their way to shared memory, by half of the block.
 template <int kWidth> struct Piece {
   static constexpr int kCount = kRows * kWidth / 8 / kHalf;
   uint4 eights[kCount];
@@ -41,13 +42,15 @@ template <int kWidth> struct Piece {
   LINNET_DEVICE static int column() { return thread() % (kWidth / 8) * 8; }
   LINNET_DEVICE static int thread() { return static_cast<int>(threadIdx.x) % kHalf; }
 
-  LINNET_DEVICE void load(const bf16* from, int row0, int end, int column0, int width) {
+  // Zeros from row `end` and from column `width`, the matrix's, on.
+  LINNET_DEVICE void load(const bf16* from, int row0, int end, int column0, int width, bool aligned) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       eights[i] = {0, 0, 0, 0};
-      if (row0 + row(i) < end && column0 + column() < width)
-        eights[i] =
-            *reinterpret_cast<const uint4*>(from + static_cast<int64_t>(row0 + row(i)) * width + column0 + column());
+      if (row0 + row(i) >= end || column0 + column() >= width) continue;
+      const bf16* at = from + static_cast<int64_t>(row0 + row(i)) * width + column0 + column();
+      const auto two = [&](int e) { return unsigned{at[e].bits} | unsigned{at[e + 1].bits} << 16; };
+      eights[i] = aligned ? *reinterpret_cast<const uint4*>(at) : uint4{two(0), two(2), two(4), two(6)};
     }
   }
   LINNET_DEVICE void store(bf16* to, int stride) const {
@@ -76,7 +79,7 @@ __global__ void __launch_bounds__(kThreads) weight_gradients_kernel(AllProducts 
   const int lane = thread % kWarp, warp = thread / kWarp;
   const int steps = (p.rows + 2 * kRows - 1) / (2 * kRows);  // of each half
   const int begin = half * steps * kRows, end = min(p.rows, begin + steps * kRows);
-  const bool sums_bias = p.db && n0 == 0;
+  const bool sums_bias = n0 == 0;
 
   float* const shared = dynamic_shared<float>();
   bf16* const left = reinterpret_cast<bf16*>(shared) + half * kRows * (kStrideM + kStrideN);
@@ -89,8 +92,8 @@ __global__ void __launch_bounds__(kThreads) weight_gradients_kernel(AllProducts 
   Piece<kM> next_left;
   Piece<kN> next_right;
   const auto load = [&](int row0) {
-    next_left.load(p.dy, row0, end, m0, p.m);
-    next_right.load(p.x, row0, end, n0, p.n);
+    next_left.load(p.dy, row0, end, m0, p.m, p.aligned);
+    next_right.load(p.x, row0, end, n0, p.n, p.aligned);
   };
   load(begin);
   for (int step = 0; step < steps; ++step) {
@@ -143,14 +146,13 @@ __global__ void __launch_bounds__(kThreads) weight_gradients_kernel(AllProducts 
 
 void run(const KernelArgs& args) {
   AllProducts all;
-  size_t next = 0;
   for (size_t i = 0; i < args.in.size(); i += 2) {
     const Shape &dy = args.in[i].shape(), &x = args.in[i + 1].shape();
     WeightProduct& p = all.of[all.count++] = {};
-    p.dy = args.in[i].as<bf16>(), p.x = args.in[i + 1].as<bf16>(), p.dw = args.out[next++].as<float>();
-    if (args.attrs<WeightGradientsAttrs>().has_bias(i / 2)) p.db = args.out[next++].as<float>();
+    p.dy = args.in[i].as<bf16>(), p.x = args.in[i + 1].as<bf16>(), p.dw = args.out[i].as<float>(),
+    p.db = args.out[i + 1].as<float>();
     p.m = static_cast<int>(dy[1]), p.n = static_cast<int>(x[1]), p.rows = static_cast<int>(dy[0]);
-    p.first_block = all.blocks;
+    p.first_block = all.blocks, p.aligned = aligned16(p.dy, p.x);
     all.blocks += static_cast<unsigned>(weight_tiles(dy[1], x[1]));
     if (all.count < kProductsAtOnce && i + 2 < args.in.size()) continue;
     launch(args.device, weight_gradients_kernel, all.blocks, kThreads, kShared, all);

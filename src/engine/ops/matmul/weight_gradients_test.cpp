@@ -8,7 +8,6 @@ namespace linnet {
 namespace {
 struct Layer {
   int64_t outputs, inputs;
-  bool has_bias;
 };
 
 // Gradients of layers that share the number of rows. `on_device`: of operands in bf16, as GPUs compute them.
@@ -16,24 +15,22 @@ Graph gradients_of(const std::vector<Layer>& layers, int64_t rows, bool on_devic
   Graph graph;
   std::vector<Tensor> in;
   std::vector<TensorType> out;
-  WeightGradientsAttrs attrs;
   for (size_t i = 0; i < layers.size(); ++i) {
-    const auto [outputs, inputs, has_bias] = layers[i];
+    const auto [outputs, inputs] = layers[i];
     for (const auto& [name, width] : {std::pair{"dy", outputs}, {"x", inputs}}) {
       const Tensor x = graph.input(name + std::to_string(i), {DType::kF32, {rows, width}});
       in.push_back(on_device ? cast(x, DType::kBF16) : x);
     }
-    out.push_back({DType::kF32, {outputs, inputs}});
-    if (has_bias) out.push_back({DType::kF32, {outputs}}), attrs.biases |= uint64_t{1} << i;
+    out.insert(out.end(), {{DType::kF32, {outputs, inputs}}, {DType::kF32, {outputs}}});
   }
-  const std::vector<Tensor> results = graph.add_stored(kWeightGradients, in, attrs, SourceLine::current(), out);
+  const std::vector<Tensor> results = graph.add_stored(kWeightGradients, in, {}, SourceLine::current(), out);
   for (size_t i = 0; i < results.size(); ++i) graph.output("y" + std::to_string(i), results[i]);
   return graph;
 }
 
 // Multiples of an eighth: products and sums are exact, in bf16 as in float64.
 TEST(WeightGradients, OfLayersOfManySizes) {
-  const std::vector<Layer> layers{{8, 8, true}, {64, 128, false}, {72, 136, true}, {200, 24, true}, {16, 264, false}};
+  const std::vector<Layer> layers{{8, 8}, {64, 128}, {72, 136}, {200, 24}, {16, 264}};
   for (const int64_t rows : {1, 63, 128, 129, 300}) {
     const Graph plain = gradients_of(layers, rows, false);
     NamedTensors inputs;
