@@ -279,7 +279,7 @@ class CausalSlots : public SlotModel {
   CausalModel& model_;
   const ParameterLayout& layout_;
   CausalOptions options_;
-  // Lengths of prefills_, ascending. prefills_ has one more: the longest again, without logits. Empty: prompts are whole.
+  // Lengths of prefills_, ascending, which has one more: the longest again, without logits. Empty: prompts are whole.
   std::vector<int64_t> chunk_lengths_;
   int32_t *prompt_ = nullptr, *last_ = nullptr, *slot_ = nullptr;  // inputs of the prefill plans
 

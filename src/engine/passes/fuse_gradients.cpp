@@ -228,7 +228,8 @@ class WeightGradients final : public Fusion {
 
  private:
   static constexpr int64_t kFilling = 128;  // tiles: about as many as a GPU has multiprocessors
-  // A block goes over all rows: of more than these for each product, cuBLASLt's products are done before.
+  // A block walks all rows. With more rows than this for each product, cuBLASLt is faster (by estimate:
+  // bench/NOTES.md).
   static constexpr int64_t kRowsForEach = 2048;
 
   bool take(const Node& node) override {

@@ -26,8 +26,7 @@ std::string host_name(std::string_view host) {
   return lower_ascii(host.substr(0, end));
 }
 
-// Parses "NAME=FOLDER" or "FOLDER". A name with "/" goes with a folder that exists, else it is taken for a folder with
-// "=".
+// Parses "NAME=FOLDER" or "FOLDER". A name may have "/" if FOLDER exists; otherwise all of it is a path that has "=".
 std::pair<std::string, std::string> split_model(const std::string& description) {
   const size_t at = description.find('=');
   if (at != 0 && at != description.npos && !file_exists(description) &&

@@ -24,8 +24,7 @@ template <class T> struct Backward {
   }
 };
 
-// Pieces of a block's shared memory. Of `first` and `second` it has one tile, of `third` and `fourth` one after
-// another.
+// A block's shared memory. `first` and `second` keep their tile; `third` and `fourth` take one tile after another.
 template <class Tile> struct Memory {
   float *first, *second, *third, *fourth, *scores, *sums;
   uint8_t* mask;
@@ -41,8 +40,7 @@ template <class Tile> struct Memory {
   }
 };
 
-// sums[i] = sum(do o) of a head's query from + i, by as many threads as there are for a row of the tile; 0 beyond the
-// last.
+// sums[i] = sum(do o) of a head's query from + i, or 0 if there is no such query. Several threads share a row.
 template <class Tile, class T>
 LINNET_DEVICE void write_sums(const Problem& p, const Backward<T>& x, int64_t b, int head, int from, float* sums) {
   constexpr int kSharing = Tile::kThreads / Tile::kTile;

@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(kThreads) weight_gradients_kernel(AllProducts 
     __syncthreads();
   }
 
-  // The second half's sums join the first's, and the bias's sums of all threads the first threads'.
+  // The second half passes its sums to the first, and all threads their sums of the bias to the first 64.
   float* const other = shared + thread;
   float* const biases = shared + kHalf * kSums;
   const float* const flat = &sums[0][0][0];
@@ -149,8 +149,8 @@ void run(const KernelArgs& args) {
   for (size_t i = 0; i < args.in.size(); i += 2) {
     const Shape &dy = args.in[i].shape(), &x = args.in[i + 1].shape();
     WeightProduct& p = all.of[all.count++] = {};
-    p.dy = args.in[i].as<bf16>(), p.x = args.in[i + 1].as<bf16>(), p.dw = args.out[i].as<float>(),
-    p.db = args.out[i + 1].as<float>();
+    p.dy = args.in[i].as<bf16>(), p.x = args.in[i + 1].as<bf16>();
+    p.dw = args.out[i].as<float>(), p.db = args.out[i + 1].as<float>();
     p.m = static_cast<int>(dy[1]), p.n = static_cast<int>(x[1]), p.rows = static_cast<int>(dy[0]);
     p.first_block = all.blocks, p.aligned = aligned16(p.dy, p.x);
     all.blocks += static_cast<unsigned>(weight_tiles(dy[1], x[1]));
