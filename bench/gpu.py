@@ -27,7 +27,7 @@ import nvml  # noqa: E402
 import rounds  # noqa: E402
 
 NAMES = ("r-64", "r-128", "r-256", "r-384", "cnn-128", "cnn-1024", "gpt-6l", "gpt2-124m", "gpt2-124m-8", "bert-base",
-         "bert-base-32")
+         "bert-base-32", "lora-135m", "lora-135m-int4")
 MODES = ("eager", "compile", "captured", "graph")
 FAR_BEHIND = 0.6  # of the best mode's speed; a mode below that in its first round is not run again
 PATIENCE = 400  # seconds after which a process counts as one that never ends

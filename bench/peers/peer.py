@@ -21,14 +21,14 @@ import sys
 import common
 
 MODES = {"cpu": ("eager", "compile", "tuned"), "cuda": ("eager", "compile", "captured", "graph")}
-FAMILIES = {"r": "transformer_r", "cnn": "cnn", "gpt": "gpt", "gpt2": "gpt", "bert": "bert",
+FAMILIES = {"r": "transformer_r", "cnn": "cnn", "gpt": "gpt", "gpt2": "gpt", "bert": "bert", "lora": "lora",
             "resnet20": "resnet", "resnet18": "resnet"}
 
 
 def arguments():
     parser = argparse.ArgumentParser(description="a training workload in PyTorch")
     parser.add_argument("workload", help="r-64 r-128 r-256 r-384 cnn-128 cnn-1024 resnet20 resnet18 "
-                        "gpt-6l gpt2-124m[-8] bert-base[-32]")
+                        "gpt-6l gpt2-124m[-8] bert-base[-32] lora-135m[-int4]")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
     parser.add_argument("--mode", default="eager", help="eager, compile, tuned (CPU), captured or graph (GPU)")
     parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32", help="bf16: torch.autocast")

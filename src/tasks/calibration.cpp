@@ -30,8 +30,8 @@ bool is_embedder(const std::string& folder) {
 
 RunExamples open_embedder(const std::string& folder, const InferenceOptions& options) {
   std::shared_ptr<const PretrainedTokenizer> tokenizer = load_pretrained_tokenizer(folder);
-  const auto embedder = std::make_shared<SentenceEmbedder>(
-      folder, kRows, static_cast<int>(options.threads), WeightQuantization{.observer = options.observer});
+  const auto embedder = std::make_shared<SentenceEmbedder>(folder, kRows,
+      ForwardOptions{.threads = static_cast<int>(options.threads), .quantization = {.observer = options.observer}});
   return [tokenizer, embedder](const std::vector<std::string>& texts) {
     const EncodeOptions encoding{.max_length = embedder->max_tokens(), .offsets = false};
     embedder->embed(mapped(texts, [&](const std::string& text) { return tokenizer->encode(text, encoding).ids; }));

@@ -12,7 +12,7 @@
 namespace linnet {
 void take_model_weights(
     Session& session, const std::string& folder, const std::string& advice, const LoadWeights& load) {
-  const auto packed = session.store.device().is_host() ? ParameterFile::open(folder) : nullptr;
+  const auto packed = ParameterFile::open(folder);
   if (!packed) return take_weights(session, advice, load);
   check_fits(session.store, advice);
   session.allocate();
@@ -22,6 +22,8 @@ void take_model_weights(
   if (!packed->load(session.store, session.layout, pool))
     session.trainer->state().load_parameters(
         [&](const ParameterTarget& parameters) { load(session.layout, parameters); });
+  session.store.push(state::kConstants);
+  session.store.push(state::kParameters);
 }
 
 namespace {
@@ -120,7 +122,7 @@ void apply(const InferenceOptions& options, Config& config, const std::string& f
   if (!options.languages.target.empty()) config.data.target_language = options.languages.target;
   if (options.threads > 0) config.train.threads = options.threads;
   config.train.device = options.device;
-  config.quantization = folder_quantization(folder, options.quantize, options.keep, options.device);
+  config.quantization = folder_quantization(folder, options.quantize, options.keep);
   config.quantization.observer = options.observer;
 }
 

@@ -137,15 +137,12 @@ TEST_F(DeviceProgram, WritesTextFromKeysAndValuesThatItKeeps) {
   ASSERT_EQ(cpu.exit_code, 0) << cpu.error;
   EXPECT_EQ(kept.out, cpu.out) << kept.error;
   EXPECT_EQ(again.out, cpu.out) << again.error;
-  for (const char* format : {"bf16", "int8-weights", "int4-weights"}) {
+  for (const char* format : {"bf16", "int8", "int8-weights", "int4-weights"}) {
     const Arguments quantized = with(generate, {"--quantize", format});
     const Outcome here = run(quantized), there = run(with(quantized, {"--device", "cuda"}));
     ASSERT_EQ(here.exit_code, 0) << here.error;
     EXPECT_EQ(there.out, here.out) << format << ": " << there.error;
   }
-  const Outcome refused = run(with(generate, {"--quantize", "int8", "--device", "cuda"}));
-  EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_NE(refused.error.find("int8-weights"), refused.error.npos) << refused.error;
   // Adapters beside a base of 4 bits learn the same.
   ASSERT_EQ(run({"export", folder_ / "run", "--out", folder_ / "base"}).exit_code, 0);
   Arguments tune{"train", "mini-gpt"};
@@ -157,6 +154,29 @@ TEST_F(DeviceProgram, WritesTextFromKeysAndValuesThatItKeeps) {
   const Outcome tuned = run(with(tune, {"--run", folder_ / "tuned_there", "--device", "cuda"}));
   ASSERT_EQ(tuned.exit_code, 0) << tuned.error;
   expect_near(read_metrics(folder_ / "tuned_there"), read_metrics(folder_ / "tuned"));
+}
+
+// In fp32, in formats that a GPU multiplies as they are, and from a packed file.
+TEST_F(DeviceProgram, EmbedsAndClassifies) {
+  const std::string text = "the cat sat on the mat\nhello world\n";
+  const std::string bert = "tests/golden/pretrained/bert_model";
+  const auto numbers = [&](const Arguments& arguments) {
+    const Outcome outcome = run(arguments, {.input = text});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    std::vector<double> numbers;
+    std::istringstream in(outcome.out);
+    for (double number = 0; in >> number;) numbers.push_back(number);
+    return numbers;
+  };
+  ASSERT_EQ(run({"pack", bert, "--quantize", "int8", "-o", folder_ / "bert.linnet"}).exit_code, 0);
+  for (const Arguments& model : {Arguments{bert}, {bert, "--quantize", "int8"}, {bert, "--quantize", "bf16"},
+           {bert, "--quantize", "int4-weights"}, {folder_ / "bert.linnet"}}) {
+    SCOPED_TRACE(::testing::PrintToString(model));
+    const auto cpu = numbers(with({"embed"}, model)), gpu = numbers(with({"embed", "--device", "cuda"}, model));
+    ASSERT_FALSE(cpu.empty());
+    ASSERT_EQ(gpu.size(), cpu.size());
+    for (size_t i = 0; i < cpu.size(); ++i) EXPECT_NEAR(gpu[i], cpu[i], model.size() == 1 ? 1e-5 : 4e-3);
+  }
 }
 
 // The emulation joins no devices: gradients go through the host, as where there is no NCCL.

@@ -25,7 +25,7 @@ DEVICE = os.environ.get("LINNET_GPU_DEVICE", "cuda:0")  # cpu: the parts themsel
 BUDGET = float(os.environ.get("LINNET_GPU_SECONDS", "530"))  # of one call
 QUICK = (("r-64", "bf16"), ("r-256", "bf16"), ("r-256", "tf32"), ("r-256", "fp32"), ("r-384", "bf16"), ("r-384", "tf32"),
          ("cnn-128", "tf32"), ("cnn-1024", "tf32"), ("gpt2-124m-8", "bf16"), ("gpt2-124m-8", "tf32"),
-         ("bert-base-32", "bf16"))
+         ("bert-base-32", "bf16"), ("lora-135m", "bf16"), ("lora-135m-int4", "bf16"))
 PROFILED = ("r-256", "gpt2-124m-8")
 FIRST = (("r-256", "bf16"), ("cnn-1024", "tf32"), ("gpt2-124m-8", "bf16"))
 CORES = ("r-64", "gpt2-124m", "cnn-128")  # workloads
@@ -46,7 +46,7 @@ HELP = """parts:
   first                 what is there, the tests (a failed suite again without recording, cuDNN and so on), every
                         workload for a second, a profile; then beside PyTorch: """ + ", ".join(" ".join(row) for row in FIRST) + """
   test                  op tests and training tests on the GPU
-  quick                 every workload for a second, Linnet alone, and two profiles
+  quick                 every workload for a second, Linnet alone, inference, and two profiles
   train                 dates (and MNIST, where it came along) on the GPU: the quality they reach
   sanitize              compute-sanitizer, memcheck and racecheck, over the op tests and the training tests in bf16
   bench NAME PRECISION  a training step beside PyTorch's; fp32, tf32 or bf16
@@ -353,7 +353,7 @@ def describe(folder: Path, build: str, clock: Clock) -> int:
 
 
 def quick(folder: Path, build: str, clock: Clock) -> int:
-    """Each workload for a second, Linnet alone, then two profiles."""
+    """Each workload for a second, Linnet alone, then inference in all formats of weights, and two profiles."""
     linnet, part = str(HERE / "bin" / "linnet"), Part("quick", folder, build)
     items = [(f"{name} {precision}", [linnet, "bench", name, "--precision", precision, "--device", DEVICE, "--seconds",
                                       "1", "--json"]) for name, precision in QUICK]
@@ -363,10 +363,12 @@ def quick(folder: Path, build: str, clock: Clock) -> int:
         if lines:
             found = json.loads(lines[-1])
             say(f"{item}: {found['median']:.5g} {found['unit']}, {found.get('memory_mb', 0):.0f} MB")
-    for name in PROFILED:
-        command = [linnet, "bench", name, "--precision", "bf16", "--device", DEVICE, "--seconds", "1", "--profile"]
+    shown = [("infer", ["infer", "--batches", "1,32", "--lengths", "128", "--seconds", "1"])]
+    shown += [(f"profile-{name}", [name, "--precision", "bf16", "--seconds", "1", "--profile"]) for name in PROFILED]
+    for name, options in shown:
+        command = [linnet, "bench", *options, "--device", DEVICE]
         _, output = execute(command, program_environment(), min(ITEM_SECONDS, clock.left()))
-        (folder / f"profile-{name}.txt").write_text(output)
+        (folder / f"{name}.txt").write_text(output)
     return code
 
 

@@ -30,6 +30,7 @@ struct Workload {
   bool forward_apart = false;  // measure the forward pass alone too
   std::shared_ptr<Module> model;
   LossFunction loss;
+  std::vector<ParameterGroup> groups = {};
   OptimizerAttrs optimizer;
   double learning_rate = 0;
   int64_t batches = 0;
@@ -115,6 +116,7 @@ struct InferenceBenchOptions {
   std::vector<std::string> precisions = {"fp32", "bf16", "int8", "static", "int8-weights", "int4-weights"};
   double seconds = 1;  // for each row
   int threads = 1;
+  std::string device = "cpu";
 };
 
 struct InferenceRow {

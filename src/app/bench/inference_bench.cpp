@@ -60,6 +60,7 @@ struct MeasuredEncoder {
     forward = std::make_unique<Forward>(*encoder, functions,
         ForwardOptions{.threads = options.threads,
             .quantization = quantization,
+            .device = options.device,
             .pack_weights = !is_file});  // as in SentenceEmbedder
     const ParameterLayout& layout = forward->layout();
     const auto file = is_file ? ParameterFile::open(folder) : nullptr;
@@ -97,7 +98,7 @@ struct MeasuredEncoder {
 
 // Activation scales for the texts of the first row: speed does not depend on them.
 std::map<std::string, float> observed_scales(InferenceBenchOptions options, const std::string& folder) {
-  options.batches.resize(1), options.lengths.resize(1);
+  options.batches.resize(1), options.lengths.resize(1), options.device = "cpu";
   const auto observer = std::make_shared<ActivationObserver>();
   MeasuredEncoder encoder(options, Choice("fp32", folder), {.observer = observer});
   encoder.set_batch(options.batches[0], options.lengths[0]);
@@ -344,7 +345,7 @@ std::vector<InferenceRow> measure_inference(
           const double end = now() + options.seconds / kRounds;
           do {
             const double began = now();
-            encoders[i]->forward->run(function);
+            encoders[i]->forward->run(function).output("embeddings");
             times[i].push_back(now() - began);
           } while (now() < end || static_cast<int64_t>(times[i].size()) < kFewestRuns * (round + 1) / kRounds);
         }

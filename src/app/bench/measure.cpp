@@ -45,7 +45,8 @@ class Measuring {
   // `one_by_one`: devices get each batch from the host too.
   Measuring(const Workload& workload, const MeasureOptions& options, bool one_by_one = false)
       : workload_(workload), options_(options), resident_(one_by_one ? ResidentOptions{} : resident_options()),
-        began_(now()), learner_(*workload.model, workload.loss, trainer_options(workload, options), resident_),
+        began_(now()),
+        learner_(*workload.model, workload.loss, trainer_options(workload, options), resident_, workload.groups),
         planning_seconds_(now() - began_), resident_bytes_(resident_bytes()) {
     if (!is_resident()) return;
     for (const WorkloadInput& input : workload.inputs) learner_.resident().stage(input.name, input.data);
@@ -201,7 +202,7 @@ class Measuring {
 // Plans a training step like SingleShapeLearner, within options.memory if set, without allocating.
 Measurement plan_only(const Workload& workload, const MeasureOptions& options, size_t& bytes) {
   const double began = now();
-  const ParameterLayout layout(*workload.model);
+  const ParameterLayout layout(*workload.model, workload.groups);
   Store store(*options.backend);
   const SharedRegions shared = add_shared_regions(store);
   TrainerOptions training = trainer_options(workload, options);

@@ -132,11 +132,9 @@ Workload bert_workload(const WorkloadOptions& options, int64_t batch) {
 // Decoders: "gpt-6l" (d 384, 6 heads, 8 x 256 tokens, vocabulary 65) and GPT-2's 124M (2 x 1024, for a GPU 8 x 1024,
 // vocabulary 50257), with AdamW and clipping, without dropout, on random tokens.
 
-Workload gpt_workload(const WorkloadOptions& options, bool large, int64_t batch) {
+Workload decoder_workload(const WorkloadOptions& options, DecoderConfig config, int64_t batch) {
   if (options.batch > 0) batch = options.batch;
   constexpr int64_t kBatches = 8;
-  DecoderConfig config;  // its defaults are GPT-2's
-  if (!large) config = {.vocab_size = 65, .max_seq_len = 256, .width = 384, .heads = 6, .layers = 6};
   if (options.dropout >= 0) config.dropout = options.dropout;
   const int64_t length = config.max_seq_len;
   auto model = std::make_shared<TextDecoder>(config);
@@ -162,6 +160,38 @@ Workload gpt_workload(const WorkloadOptions& options, bool large, int64_t batch)
   workload.batches = kBatches;
   workload.inputs = {workload_input("tokens", DType::kI32, {kBatches, batch, length}, tokens),
       workload_input("targets", DType::kI32, {kBatches, batch, length}, targets)};
+  return workload;
+}
+
+Workload gpt_workload(const WorkloadOptions& options, bool large, int64_t batch) {
+  DecoderConfig config;  // its defaults are GPT-2's
+  if (!large) config = {.vocab_size = 65, .max_seq_len = 256, .width = 384, .heads = 6, .layers = 6};
+  return decoder_workload(options, config, batch);
+}
+
+// "lora-135m": adapters of all linear layers beside a frozen Llama of SmolLM-135M's sizes, 8 x 1024 tokens.
+
+Workload lora_workload(const WorkloadOptions& options, WeightFormat storage) {
+  constexpr int64_t kRank = 16;
+  constexpr double kScale = 2;
+  DecoderConfig config =
+      llama_kind({.vocab_size = 49152, .max_seq_len = 1024, .width = 576, .heads = 9, .layers = 30, .hidden = 1536});
+  config.kv_heads = 3, config.tied_head = true;
+  Workload workload = decoder_workload(options, config, 8);
+  workload.model->visit([&](Module& module) {
+    auto* linear = dynamic_cast<Linear*>(&module);
+    if (!linear) return;
+    const int64_t rows = linear->weight.spec().shape[0], in = linear->weight.spec().shape[1];
+    std::vector<int64_t> parts{rows};
+    if (linear->path().ends_with("in_proj"))  // query, key and value
+      parts = {config.width, (rows - config.width) / 2, (rows - config.width) / 2};
+    int64_t first = 0;
+    for (size_t i = 0; i < parts.size(); first += parts[i++])
+      linear->low_rank.add(*linear, std::to_string(i), first, parts[i], in, kRank, kScale);
+  });
+  workload.groups = {
+      {.patterns = {"*.lora_A.*", "*.lora_B.*"}}, {.patterns = {"*"}, .frozen = true, .storage = storage}};
+  workload.optimizer.weight_decay = 0, workload.learning_rate = 2e-4;
   return workload;
 }
 
@@ -243,6 +273,10 @@ const std::vector<Row>& rows() {
           [](auto& o) { return gpt_workload(o, false, 8); }},
       {"gpt2-124m", "GPT-2 124M, 2 x 1024 tokens", [](auto& o) { return gpt_workload(o, true, 2); }},
       {"gpt2-124m-8", "the same, 8 x 1024 tokens, for a GPU", [](auto& o) { return gpt_workload(o, true, 8); }},
+      {"lora-135m", "adapters of rank 16 beside a frozen Llama of 135M in bf16, 8 x 1024 tokens, for a GPU",
+          [](auto& o) { return lora_workload(o, WeightFormat::kBf16); }},
+      {"lora-135m-int4", "the same, frozen weights of 4 bits",
+          [](auto& o) { return lora_workload(o, WeightFormat::kInt4Blocks); }},
       {"bert-base", "BERT-base, masked language model, 4 x 512 tokens", [](auto& o) { return bert_workload(o, 4); }},
       {"bert-base-32", "the same, 32 x 512 tokens, for a GPU", [](auto& o) { return bert_workload(o, 32); }},
   };

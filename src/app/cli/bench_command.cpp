@@ -67,6 +67,7 @@ void write_chart(const BenchArguments& arguments, const std::string& svg) {
 // Groups rows by batch and length; the first precision's speed is 1 if it is fp32.
 int bench_encoder(const BenchArguments& arguments, int threads) {
   InferenceBenchOptions options{.folder = arguments.model, .seconds = arguments.seconds / 5, .threads = threads};
+  options.device = arguments.device;
   if (!arguments.batches.empty()) options.batches = numbers_of("--batches", arguments.batches);
   if (!arguments.lengths.empty()) options.lengths = numbers_of("--lengths", arguments.lengths);
   if (!arguments.precisions.empty()) options.precisions = words_of(arguments.precisions);
@@ -106,6 +107,7 @@ int bench_encoder(const BenchArguments& arguments, int threads) {
 }
 
 int bench_decoder(const BenchArguments& arguments, int threads) {
+  if (arguments.device != "cpu") fail_user("decoders are measured on the CPU: leave --device out");
   DecodingBenchOptions options{.folder = arguments.model == kRandomDecoder ? "" : arguments.model,
       .seconds = arguments.seconds,
       .threads = threads};
@@ -364,11 +366,13 @@ int bench(const BenchArguments& arguments) {
   const bool on_gpu = !backend.device->is_host();
   if (!on_gpu && precision == Precision::kTf32) fail_user("tf32 is a GPU's precision: --device cuda");
   const bool int8 = arguments.precision == "int8";
-  if (on_gpu && int8) fail_user("int8 is the CPU's precision: leave --device out");
+  if (on_gpu && int8) fail_user("training in int8 is for the CPU: leave --device out");
   const int threads = arguments.threads > 0 ? arguments.threads : available_threads();
+  if (arguments.name == "infer") return bench_infer(arguments, threads);
+  if (on_gpu && (arguments.name == "peak" || arguments.name == "generate" || arguments.name == "translate"))
+    fail_user("'", arguments.name, "' is measured on the CPU: leave --device out");
   if (arguments.name == "peak") return print_peak(arguments, precision, threads);
   if (arguments.name == "generate") return print_generation(arguments, threads);
-  if (arguments.name == "infer") return bench_infer(arguments, threads);
   if (arguments.name == "translate") return print_translation(arguments, threads);
   if (!arguments.chart.empty() && arguments.sweep.empty())
     fail_user("--chart is of a sweep: it needs --sweep batch=1,2,4");

@@ -413,8 +413,7 @@ void add_embed_command(Command& linnet) {
       .take("--dimensions", arguments.dimensions, "keep so many numbers of each embedding (Matryoshka embeddings)",
           {.type = "N", .least = 1, .most = 1e6})
       .flag("--json", arguments.json, "lines of {\"text\": ..., \"embedding\": [...]}")
-      .take_threads(arguments.threads)
-      .take_quantize(arguments.quantize, arguments.keep)
+      .take_load(arguments)
       .take_adapters(arguments.adapters);
 }
 

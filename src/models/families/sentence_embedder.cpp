@@ -222,12 +222,12 @@ void shorten_rows(std::vector<float>& rows, size_t width, size_t dimensions, boo
   if (normalized) normalize_rows(rows, dimensions);
 }
 
-SentenceEmbedder::SentenceEmbedder(const std::string& folder, int64_t rows, int threads,
-    const WeightQuantization& quantization, const std::vector<AdapterFolder>& adapters)
-    : SentenceEmbedder(open_encoder(folder, adapters), read_sentence_pooling(folder), rows, threads, quantization) {}
+SentenceEmbedder::SentenceEmbedder(
+    const std::string& folder, int64_t rows, const ForwardOptions& options, const std::vector<AdapterFolder>& adapters)
+    : SentenceEmbedder(open_encoder(folder, adapters), read_sentence_pooling(folder), rows, options) {}
 
-SentenceEmbedder::SentenceEmbedder(PretrainedModel model, const SentencePooling& pooling, int64_t rows, int threads,
-    const WeightQuantization& quantization, const LoadWeights& load)
+SentenceEmbedder::SentenceEmbedder(PretrainedModel model, const SentencePooling& pooling, int64_t rows,
+    ForwardOptions options, const LoadWeights& load)
     : model_(std::move(model)), encoder_(encoder_of(model_)), normalized_(pooling.normalized) {
   const std::string& folder = model_.folder;
   const EncoderConfig& config = encoder_.config;
@@ -250,11 +250,9 @@ SentenceEmbedder::SentenceEmbedder(PretrainedModel model, const SentencePooling&
         trace.graph().output("embeddings",
             own ? own->logits(tokens, lengths) : sentence_embeddings(encoder_, tokens, lengths, normalized_, kind));
       });
-  forward_ = std::make_unique<Forward>(*model_.module, functions,
-      // Without packing, processes share the pages of a packed file, read when needed.
-      ForwardOptions{.threads = threads,
-          .quantization = quantization_of(folder, quantization),
-          .pack_weights = !is_packed(folder)});
+  options.quantization = quantization_of(folder, options.quantization);
+  options.pack_weights = !is_packed(folder);  // whose pages, read when needed, processes share
+  forward_ = std::make_unique<Forward>(*model_.module, functions, options);
   packed_ = ParameterFile::open(folder);
   if (packed_ && forward_->load(*packed_)) return;
   forward_->load([&](const ParameterTarget& parameters) {

@@ -3,7 +3,7 @@
 #include "models/families/lora.h"
 #include "models/families/pretrained.h"
 #include "models/modules/text_encoder.h"
-#include "models/nn/weight_quantization.h"
+#include "models/nn/forward.h"
 
 namespace linnet {
 struct DenseLayer {
@@ -44,18 +44,17 @@ void normalize_rows(std::span<float> rows, size_t width);
 // Keeps the first `dimensions` numbers of each row (Matryoshka embeddings), of length 1 if `normalized`.
 void shorten_rows(std::vector<float>& rows, size_t width, size_t dimensions, bool normalized);
 
-class Forward;
 class ParameterFile;
 class SentenceEmbedder {
  public:
-  // Reads a BERT folder and any adapters, and plans batches of 1, 4 and `rows` sentences of doubling lengths. threads
-  // 0: all the process may use.
-  explicit SentenceEmbedder(const std::string& folder, int64_t rows = 16, int threads = 0,
-      const WeightQuantization& quantization = {}, const std::vector<AdapterFolder>& adapters = {});
+  // Reads a BERT folder and any adapters, and plans batches of 1, 4 and `rows` sentences of doubling lengths. Of
+  // `options` all but pack_weights count.
+  explicit SentenceEmbedder(const std::string& folder, int64_t rows = 16, const ForwardOptions& options = {},
+      const std::vector<AdapterFolder>& adapters = {});
   // For an open model; `load` reads its weights, if its folder does not have them.
   using LoadWeights = std::function<void(const ParameterLayout&, const ParameterTarget&)>;
-  SentenceEmbedder(PretrainedModel model, const SentencePooling& pooling, int64_t rows, int threads,
-      const WeightQuantization& quantization, const LoadWeights& load = {});
+  SentenceEmbedder(PretrainedModel model, const SentencePooling& pooling, int64_t rows, ForwardOptions options,
+      const LoadWeights& load = {});
   ~SentenceEmbedder();
 
   int64_t width() const { return width_; }  // numbers of an embedding, behind linear layers that modules.json names

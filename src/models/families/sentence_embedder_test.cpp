@@ -51,7 +51,7 @@ TEST(Minilm, HasTheEmbeddingsOfItsOwnLibrary) {
   for (size_t i = 0; i < sentences.size(); ++i)
     EXPECT_EQ(tokenizer->encode(texts.texts("sentences")[i], EncodeOptions{}).ids, sentences[i]);
 
-  SentenceEmbedder embedder(folder, 4, 2);
+  SentenceEmbedder embedder(folder, 4, {.threads = 2});
   EXPECT_EQ(embedder.max_tokens(), 256);
   const std::vector<float> ours = embedder.embed(sentences);
   const SafetensorsEntry& embeddings = golden.at("embeddings");
@@ -72,7 +72,7 @@ TEST(Minilm, HasTheEmbeddingsOfItsOwnLibrary) {
 }
 
 TEST(SentenceEmbedder, GivesEachSentenceTheSameInAnyBatch) {
-  SentenceEmbedder embedder("tests/golden/pretrained/bert_model", 2, 1);
+  SentenceEmbedder embedder("tests/golden/pretrained/bert_model", 2, {.threads = 1});
   const std::vector<std::vector<int32_t>> sentences{
       {5, 6, 7, 8}, {9}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17}};
   const std::vector<float> together = embedder.embed(sentences);
@@ -90,7 +90,7 @@ TEST(SentenceEmbedder, PoolsAsTheFolderSays) {
       {5, 9}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17}};
   const auto embed = [&](Pooling kind, bool normalized = false) {
     PretrainedModel model = open_pretrained("tests/golden/pretrained/bert_model", {.head = ModelHead::kNone});
-    SentenceEmbedder embedder(std::move(model), {.normalized = normalized, .kind = kind}, 2, 1, {});
+    SentenceEmbedder embedder(std::move(model), {.normalized = normalized, .kind = kind}, 2, {.threads = 1});
     std::vector<float> rows = embedder.embed(sentences);
     rows.resize(static_cast<size_t>(embedder.width()));
     return rows;
@@ -150,7 +150,7 @@ TEST(SentencePooling, IsFollowedByLinearLayers) {
   testing::TemporaryFolder folder, saved;
   const std::string bert = "tests/golden/pretrained/bert_model";
   fs::copy(bert, folder.path(), fs::copy_options::recursive);
-  const int64_t width = SentenceEmbedder(bert, 1, 1).width();
+  const int64_t width = SentenceEmbedder(bert, 1, {.threads = 1}).width();
   folder.write("modules.json", R"([{"type": "Transformer", "path": ""}, {"type": "Pooling", "path": "1_Pooling"},
                                    {"type": "models.Dense", "path": "2_Dense"}, {"type": "Dense", "path": "3_Dense"}])");
   const auto add = [&](const std::string& name, int64_t in, float weight, const char* function, bool bias) {
@@ -175,10 +175,11 @@ TEST(SentencePooling, IsFollowedByLinearLayers) {
   const std::vector<std::vector<int32_t>> sentences{{5, 9, 7}};
   PretrainedModel plain = open_pretrained(bert, {.head = ModelHead::kNone});
   double sum = 0;
-  for (const float value : SentenceEmbedder(std::move(plain), {.normalized = false}, 1, 1, {}).embed(sentences))
+  for (const float value :
+      SentenceEmbedder(std::move(plain), {.normalized = false}, 1, {.threads = 1}).embed(sentences))
     sum += value;
   const double expected = 3 * 2 * std::tanh(0.125 * sum + 0.25);
-  const std::vector<float> embedding = SentenceEmbedder(folder.path(), 1, 1).embed(sentences);
+  const std::vector<float> embedding = SentenceEmbedder(folder.path(), 1, {.threads = 1}).embed(sentences);
   ASSERT_EQ(embedding.size(), 2U);
   EXPECT_NEAR(embedding[0], expected, 1e-5);
 
@@ -193,9 +194,9 @@ TEST(SentencePooling, IsFollowedByLinearLayers) {
   ASSERT_TRUE(last);
   std::fill_n(parameters.begin() + last->offset, 4, 1.5F);
   save_pretrained(model, layout, parameters.data(), saved.path());
-  EXPECT_NEAR(SentenceEmbedder(saved.path(), 1, 1).embed(sentences)[1], expected / 2, 1e-5);
+  EXPECT_NEAR(SentenceEmbedder(saved.path(), 1, {.threads = 1}).embed(sentences)[1], expected / 2, 1e-5);
   folder.write("config_sentence_transformers.json", R"({"truncate_dim": 1})");
-  SentenceEmbedder shortened(folder.path(), 2, 1);
+  SentenceEmbedder shortened(folder.path(), 2, {.threads = 1});
   EXPECT_EQ(shortened.width(), 1);
   EXPECT_EQ(shortened.embed({{sentences[0], sentences[0]}}), (std::vector{embedding[0], embedding[0]}));
   folder.write("modules.json", R"([{"type": "Pooling", "path": "../1_Pooling"}])");
@@ -229,7 +230,7 @@ TEST(ShortenRows, KeepsTheFirstNumbersOfEachRow) {
 }
 
 TEST(SentenceEmbedder, BitsDoNotDependOnTheNumberOfSentences) {
-  SentenceEmbedder embedder("tests/golden/pretrained/bert_model", 16, 2);
+  SentenceEmbedder embedder("tests/golden/pretrained/bert_model", 16, {.threads = 2});
   std::vector<std::vector<int32_t>> sentences(16);
   for (size_t i = 0; i < sentences.size(); ++i)
     for (size_t token = 0; token <= i % 9; ++token) sentences[i].push_back(static_cast<int32_t>(5 + 3 * i + token));

@@ -66,15 +66,14 @@ void write_static_scales(const std::string& folder, const StaticScales& scales) 
   write_file_atomically(path_of(folder), json.dump(1) + "\n");
 }
 
-WeightQuantization folder_quantization(const std::string& folder, const std::string& word,
-    const std::vector<std::string>& keep, const std::string& device) {
+WeightQuantization folder_quantization(
+    const std::string& folder, const std::string& word, const std::vector<std::string>& keep) {
   if (!word.empty() && word != "static") return quantization_of(folder, parse_quantization(word, keep));
   if (WeightQuantization packed = quantization_of(folder, {}); word.empty() && packed.any()) {
     const auto scales = packed.linear == WeightFormat::kInt8 ? read_static_scales(folder) : std::nullopt;
     if (scales) packed.input_scales = scales->input_scales;
     return packed;
   }
-  if (word.empty() && device != "cpu") return parse_quantization("none", keep);
   if (word.empty() && is_gguf(folder)) return {.blocks = parameters_in_blocks(folder), .keep = keep};
   const std::optional<StaticScales> scales = read_static_scales(folder);
   if (!scales && word == "static")

@@ -22,8 +22,7 @@ void write_static_scales(const std::string& folder, const StaticScales& scales);
 
 // How to run the model in `folder`: as it was packed; else by `word` and `keep`, those of --quantize and --keep. No
 // word or "static": static int8 if the folder has scales; without them "static" is a user error. Without a word, files
-// of llama.cpp keep their blocks. Other words: parse_quantization(). Devices other than the CPU have neither int8 nor
-// blocks: there no word means fp32.
-WeightQuantization folder_quantization(const std::string& folder, const std::string& word,
-    const std::vector<std::string>& keep = {}, const std::string& device = "cpu");
+// of llama.cpp keep their blocks. Other words: parse_quantization().
+WeightQuantization folder_quantization(
+    const std::string& folder, const std::string& word, const std::vector<std::string>& keep = {});
 }  // namespace linnet

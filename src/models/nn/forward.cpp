@@ -49,12 +49,10 @@ Forward::Forward(const Module& model, const std::vector<Function>& functions, co
 void Forward::load(const std::function<void(const ParameterTarget& parameters)>& load) {
   load_into(store_, layout_, pool_, load);
   pack_loaded();
-  store_.push(state::kConstants);
-  store_.push(state::kParameters);
 }
 
 bool Forward::load(const ParameterFile& file) {
-  if (!store_.device().is_host() || !file.load(store_, layout_, pool_)) return false;
+  if (!file.load(store_, layout_, pool_)) return false;
   pack_loaded();
   return true;
 }
@@ -94,6 +92,8 @@ void Forward::pack_loaded() {
   weights_.pack(store_, pool_);
   for (const PackedFilters& filters : filters_)
     pack(filters, store_.as<float>(filters.flat), store_.as<float>(filters.input()), pool_);
+  store_.push(state::kConstants);
+  store_.push(state::kParameters);
 }
 
 void Forward::bind_inputs(const std::vector<Graph>& graphs) {

@@ -46,11 +46,6 @@ void declare_shared(Store& store, const ParameterLayout& layout, const Store& ow
 
 void declare_quantized(Store& store, const ParameterLayout& layout) {
   if (layout.quantized().empty()) return;
-  const auto rounds_activations = [](const QuantizedSlot& slot) { return slot.shape.format == WeightFormat::kInt8; };
-  if (!store.device().is_host() && std::ranges::any_of(layout.quantized(), rounds_activations))
-    fail_user(
-        "int8 and static, which round activations too, are for the CPU; a GPU takes bf16, int8-weights and "
-        "int4-weights");
   const RegionId region = store.add_region("packed weights", MemoryKind::kParameters, layout.quantized_bytes());
   for (const QuantizedSlot& slot : layout.quantized())
     store.bind(slot.input(), {region, slot.offset}, slot.shape.bytes());

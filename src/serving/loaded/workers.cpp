@@ -20,17 +20,19 @@ constexpr int64_t kAhead = 1;
 
 // From a model folder, or a run of a masked language model.
 SentenceEmbedder open_sentences(const std::string& folder, const ModelLoad& options) {
-  const WeightQuantization quantization = folder_quantization(folder, options.quantize, options.keep);
+  const ForwardOptions computing{.threads = options.threads,
+      .quantization = folder_quantization(folder, options.quantize, options.keep),
+      .device = options.device};
   const std::vector<AdapterFolder> adapters = parse_adapters(options.adapters);
   const RunFolder run(folder);
-  if (!run.has_config()) return SentenceEmbedder(folder, kRows, options.threads, quantization, adapters);
+  if (!run.has_config()) return SentenceEmbedder(folder, kRows, computing, adapters);
   const Config config = run.load_config();
   if (task_kind(config) != TaskKind::kMaskedLanguage && config.data.task != "embeddings")
     fail_user("run '", folder, "' embeds no sentences: it learned ", task_row(config).description,
         "; a run of embeddings or of a masked language model does");
   refuse_adapters(folder, adapters);
-  return SentenceEmbedder(open_run_model(folder), read_sentence_pooling(model_description(folder)), kRows,
-      options.threads, quantization, weights_of(folder));
+  return SentenceEmbedder(
+      open_run_model(folder), read_sentence_pooling(model_description(folder)), kRows, computing, weights_of(folder));
 }
 
 class Embedder : public RowModel {
@@ -83,7 +85,7 @@ class RowClassifier : public RowModel {
     const int threads = options.threads > 0 ? options.threads : static_cast<int>(opened_.config.train.threads);
     forward_.emplace(*opened_.model.module, functions,
         ForwardOptions{.threads = threads,
-            .quantization = folder_quantization(folder, options.quantize, options.keep, options.device),
+            .quantization = folder_quantization(folder, options.quantize, options.keep),
             .device = options.device,
             .pack_weights = !is_packed(folder)});  // as in SentenceEmbedder
     packed_ = ParameterFile::open(folder);
@@ -389,7 +391,6 @@ void RowModel::check(const std::vector<int32_t>& tokens) const {
 }
 
 std::unique_ptr<RowModel> open_embedder(const std::string& folder, const ModelLoad& options) {
-  if (options.device != "cpu") fail_user("embeddings are computed on the CPU: leave --device out");
   return std::make_unique<Embedder>(folder, options);
 }
 

@@ -12,7 +12,7 @@
 
 namespace linnet {
 TextModel::TextModel(const std::string& folder, const TextGenerationOptions& options)
-    : options_(options), quantization_(folder_quantization(folder, options.quantize, options.keep, options.device)),
+    : options_(options), quantization_(folder_quantization(folder, options.quantize, options.keep)),
       adapters_(parse_adapters(options.adapters)), pool_(options.threads > 0 ? options.threads : available_threads()),
       store_(open_backend(options.device)) {}
 

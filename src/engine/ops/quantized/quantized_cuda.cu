@@ -1,11 +1,17 @@
 // Weights of 16, 8 or 4 bits on a GPU, in the CPU's layout (engine/kernels/quantized/packed_weight.h). Reading them
 // bounds products of few rows, as in decoding: those compute from the codes. For others the pass fuse_quantized leaves
-// a dequantize node, whose result a product on the matrix units reads.
+// a dequantize node, whose result a product on the matrix units reads. Products that round activations too, with
+// WeightFormat::kInt8, are in byte_product_cuda.cu.
 #include "engine/kernels/cuda/activation.cuh"
 #include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/ops/quantized/quantized.h"
 
 namespace linnet {
+// engine/ops/quantized/byte_product_cuda.cu
+bool has_byte_product(const KernelQuery& query);
+size_t byte_product_workspace(const KernelQuery& query);
+void run_byte_product(const KernelArgs& args);
+
 namespace {
 constexpr int kThreads = 256, kWarps = kThreads / kWarp, kEach = 8;
 constexpr int kPanel = static_cast<int>(PackedShape::kPanel), kBlock = static_cast<int>(PackedShape::kBlock);
@@ -211,5 +217,6 @@ void run_few_rows(const KernelArgs& args) {
 LINNET_KERNELS(dequantize_cuda, {"rows", [](const KernelArgs& args) { copy_rows(args, nullptr); }})
 LINNET_KERNELS(
     quantized_embedding_cuda, {"rows", [](const KernelArgs& args) { copy_rows(args, args.in[1].as<int32_t>()); }})
-LINNET_KERNELS(quantized_matmul_cuda, {"few_rows", run_few_rows, few_rows_supports})
+LINNET_KERNELS(quantized_matmul_cuda, {"few_rows", run_few_rows, few_rows_supports},
+    {"bytes", run_byte_product, has_byte_product, byte_product_workspace})
 }  // namespace linnet

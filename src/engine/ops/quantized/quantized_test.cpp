@@ -28,7 +28,7 @@ Tensor packed_literal(Graph& graph, const PackedShape& shape) {
   return literal(graph, {DType::kU8, {static_cast<int64_t>(bytes.size())}}, bytes.data());
 }
 
-// Products that round activations, convolutions of bytes, and the rounding of weights that are trained.
+// Convolutions of bytes, and the rounding of weights that are trained.
 class QuantizedOpsOfCpus : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -133,9 +133,9 @@ TEST(QuantizedOps, LossesWithTheGradientOfThePackedWeight) {
 }
 
 // The rounding of activations is part of this op, so its reference is the op itself.
-TEST_F(QuantizedOpsOfCpus, Int8Products) {
+TEST(QuantizedOps, Int8Products) {
   const PackedShape shape{WeightFormat::kInt8, 50, 70};
-  for (const int64_t rows : {1, 33})
+  for (const int64_t rows : {1, 20, 33})
     linnet::testing::check_op({.inputs = {{.shape = {rows, 70}}, {.shape = {50}}, {.shape = {rows, 50}}},
         .build =
             [shape](Graph& graph, const auto& x) {
@@ -153,8 +153,17 @@ TEST_F(QuantizedOpsOfCpus, Int8Products) {
         .differentiate = false});
 }
 
+// A GPU has other tiles for them.
+TEST(QuantizedOps, LargeInt8Products) {
+  const PackedShape shape{WeightFormat::kInt8, 4001, 40};
+  linnet::testing::check_op({.inputs = {{.shape = {1025, 40}}},
+      .build = [shape](Graph& graph,
+                   const auto& x) { return std::vector{quantized_matmul(x[0], packed_literal(graph, shape), shape)}; },
+      .differentiate = false});
+}
+
 // As the pass makes them of a feed-forward block with scales: the first product hands on codes, which the second reads.
-TEST_F(QuantizedOpsOfCpus, Int8ProductsThatHandOnCodes) {
+TEST(QuantizedOps, Int8ProductsThatHandOnCodes) {
   for (const auto& [rows, hidden] : {std::pair<int64_t, int64_t>{2, 50}, {33, 64}})
     linnet::testing::check_op({.inputs = {{.shape = {rows, 70}}, {.shape = {hidden}}},
         .build = [hidden](Graph& graph, const auto& x) -> std::vector<Tensor> {
