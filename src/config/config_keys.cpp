@@ -4,7 +4,6 @@
 #include <cmath>
 #include <filesystem>
 #include <type_traits>
-#include <utility>
 #include "base/fail.h"
 #include "base/numbers.h"
 #include "base/text.h"

@@ -8,6 +8,7 @@
 #include "engine/exec/interpreter.h"
 #include "engine/ops/movement/movement.h"
 #include "formats/safetensors.h"
+#include "models/families/binding.h"
 #include "models/nn/initializer.h"
 #include "models/nn/trace.h"
 #include "onnx/compose.h"
@@ -43,13 +44,6 @@ Initializer file_values(const OnnxTensor& tensor) {
   return [&tensor](std::span<float> values, const Shape&, const std::function<double()>&) {
     read_floats(*element_dtype(tensor.element), tensor.data.data(), static_cast<int64_t>(values.size()), values.data());
   };
-}
-
-// Filters [O, C, R, S] to and from [O, R, S, C]: transposes a matrix of each.
-void transpose_each(int64_t matrices, int64_t rows, int64_t columns, const float* from, float* to) {
-  for (int64_t matrix = 0; matrix < matrices; ++matrix, from += rows * columns, to += rows * columns)
-    for (int64_t row = 0; row < rows; ++row)
-      for (int64_t column = 0; column < columns; ++column) to[column * rows + row] = from[row * columns + column];
 }
 
 Initializer filters_last(const OnnxTensor& tensor) {

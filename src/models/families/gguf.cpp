@@ -1,5 +1,6 @@
 #include "models/families/gguf.h"
 #include <iterator>
+#include "models/families/binding.h"
 #include "models/families/family.h"
 
 namespace linnet {
@@ -276,8 +277,7 @@ int64_t gguf_row(GgufForm form, int64_t heads, int64_t rows, int64_t row) {
     const int64_t size = rows / heads, half = size / 2, in = row % size;
     return row - in + in % half * 2 + in / half;
   }
-  const int64_t size = rows / heads / 3, head = row / (3 * size), part = row / size % 3;
-  return (part * heads + head) * size + row % size;
+  return stacked_row(heads, rows, row);
 }
 
 void use_gguf_models() {

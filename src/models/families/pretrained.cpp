@@ -1,5 +1,4 @@
 #include "models/families/pretrained.h"
-#include <cstdio>
 #include <filesystem>
 #include <set>
 #include "base/fail.h"
@@ -152,11 +151,7 @@ void load_packed(const PretrainedModel& model, const ParameterFile& file, const 
   });
 }
 
-std::string line(const char* name, const std::string& value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%-18s", name);
-  return text + value + "\n";
-}
+std::string line(const char* name, const std::string& value) { return printed("%-18s", name) + value + "\n"; }
 
 // The settings that families call alike or nearly.
 std::string sizes(const ConfigFile& config) {
@@ -178,11 +173,7 @@ std::string sizes(const ConfigFile& config) {
   return text;
 }
 
-std::string in_megabytes(double bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f MB", bytes / 1e6);
-  return text;
-}
+std::string in_megabytes(double bytes) { return printed("%.1f MB", bytes / 1e6); }
 
 std::string types(const WeightFiles& files) {
   std::set<std::string> names;
