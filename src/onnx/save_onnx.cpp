@@ -189,9 +189,9 @@ OnnxSource decoder_source(EncoderDecoder& model, bool past, bool cache) {
         past ? Tensor{} : trace.input("encoder_hidden_states", {DType::kF32, {batch, sources, model.width()}});
     rows.memory = [=, layer = 0](CrossAttention& attention) mutable {
       if (past) return key_values.take(layer++, ".encoder", sources);
-      const std::vector<Tensor> both = split_evenly(attention.project_memory(memory), -1, 2);
-      if (cache) key_values.give(layer++, ".encoder", both[0], both[1]);
-      return std::pair(both[0], both[1]);
+      const auto [keys, values] = split_keys_values(attention.project_memory(memory));
+      if (cache) key_values.give(layer++, ".encoder", keys, values);
+      return std::pair(keys, values);
     };
     trace.graph().output("logits", model.decode(rows));
   };
