@@ -2,6 +2,7 @@
 // gradients and fusion see plain nodes. The number of runs must be known or bounded.
 #include <algorithm>
 #include <limits>
+#include "base/functions.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "onnx/compose.h"
@@ -111,8 +112,7 @@ std::vector<TracedValue> OnnxNetwork::trace_loop(Graph& graph, const OnnxNode& n
 std::vector<TracedValue> OnnxNetwork::trace_scan(Graph& graph, const OnnxNode& node, const TracedValues& values) {
   const std::vector<TracedValue> operands = mapped(node.in.size(), [&](size_t i) { return operand(node, values, i); });
   const OnnxCall call(node, 1, graph, operands);
-  const auto opset = model_.opsets.find("");
-  if (opset == model_.opsets.end() || opset->second < 9) call.fail("its form before opset 9");
+  if (find_or(model_.opsets, "", 0) < 9) call.fail("its form before opset 9");
   const int64_t scanned = call.integer("num_scan_inputs", 0);
   if (scanned < 1 || scanned > std::ssize(operands)) call.fail("num_scan_inputs of ", scanned);
   const size_t states = operands.size() - static_cast<size_t>(scanned);

@@ -66,7 +66,7 @@ class OnnxNetwork : public Module {
   static TracedValue stacked(Graph& graph, const OnnxNode& node, const std::vector<TracedValue>& values, int64_t axis);
   std::vector<TracedValue> trace_function(
       Graph& graph, const OnnxNode& node, const OnnxFunction& function, const TracedValues& values);
-  TracedValue initial_value(Graph& graph, const OnnxTensor& tensor) const;
+  TracedValue initial_value(const OnnxTensor& tensor) const;
 
   OnnxModel model_;
   std::string file_;

@@ -1,5 +1,6 @@
 #include "models/families/gguf.h"
 #include <iterator>
+#include "base/functions.h"
 #include "models/families/binding.h"
 #include "models/families/family.h"
 
@@ -349,10 +350,7 @@ std::string gguf_tensor(const GgufArchitecture& architecture, const std::string&
 }
 
 const GgufArchitecture* gguf_architecture_of(std::string_view model_type) {
-  const auto& all = gguf_architectures();
-  const auto found =
-      std::ranges::find(all, model_type, [](const auto& one) { return std::string_view(one.model_type); });
-  return found == all.end() ? nullptr : &*found;
+  return find_item(gguf_architectures(), model_type, &GgufArchitecture::model_type);
 }
 
 Names gguf_keys(const GgufArchitecture& architecture) {

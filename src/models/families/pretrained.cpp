@@ -3,6 +3,7 @@
 #include <set>
 #include "base/fail.h"
 #include "base/files.h"
+#include "base/functions.h"
 #include "base/log.h"
 #include "base/numbers.h"
 #include "base/text.h"
@@ -21,8 +22,7 @@ const Architecture& chosen_architecture(const Family& family, const ConfigFile& 
                            : options.head                ? family.architecture(*options.head).name
                            : own.empty()                 ? family.architectures[0].name
                                                          : own[0];
-  for (const Architecture& architecture : family.architectures)
-    if (name == architecture.name) return architecture;
+  if (const Architecture* found = find_item(family.architectures, name, &Architecture::name)) return *found;
   config.fail("architecture \"", name, "\" is not supported (of ", family.model_type, ": ",
       joined(family.architectures, ", ", &Architecture::name), ")");
 }

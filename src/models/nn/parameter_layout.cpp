@@ -2,6 +2,7 @@
 #include <numeric>
 #include <tuple>
 #include "base/fail.h"
+#include "base/functions.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "engine/passes/tensor_parallel.h"
@@ -143,9 +144,8 @@ ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterG
   stored_count_ = parameter_count_;
   for (const QuantizedSpec& each : quantized) add_quantized(each);
   for (QuantizedSlot& slot : quantized_)
-    if (const auto scale = quantization.input_scales.find(slot.slot.spec.name);
-        scale != quantization.input_scales.end() && slot.shape.format == WeightFormat::kInt8)
-      slot.input_scale = scale->second;
+    if (slot.shape.format == WeightFormat::kInt8)
+      slot.input_scale = find_or(quantization.input_scales, slot.slot.spec.name, 0);
 }
 
 void ParameterLayout::add_quantized(const QuantizedSpec& quantized) {
@@ -180,14 +180,12 @@ size_t ParameterLayout::slots_in(const TrainedRange& range) const {
 
 void ParameterLayout::take_parts(std::vector<ParameterSpec>& specs) const {
   for (ParameterSpec& spec : specs)
-    if (const auto found = division_->parameters.find(spec.name); found != division_->parameters.end())
-      spec.shape = local_shape(spec.shape, found->second, division_->rank);
+    if (const Sharding* sharding = find_value(division_->parameters, spec.name))
+      spec.shape = local_shape(spec.shape, *sharding, division_->rank);
 }
 
 const Sharding* ParameterLayout::sharding_of(const ParameterSlot& slot) const {
-  if (!division_) return nullptr;
-  const auto found = division_->parameters.find(slot.spec.name);
-  return found == division_->parameters.end() ? nullptr : &found->second;
+  return division_ ? find_value(division_->parameters, slot.spec.name) : nullptr;
 }
 
 Shape ParameterLayout::whole_shape(const ParameterSlot& slot) const {

@@ -3,6 +3,7 @@
 #include <set>
 #include "base/fail.h"
 #include "base/files.h"
+#include "base/functions.h"
 #include "base/protobuf.h"
 #include "onnx/file/model.h"
 
@@ -406,9 +407,7 @@ OnnxAttribute tensor_attribute(std::string name, OnnxTensor tensor) {
 }
 
 const OnnxAttribute* OnnxNode::find(const std::string& attribute) const {
-  for (const OnnxAttribute& candidate : attributes)
-    if (candidate.name == attribute) return &candidate;
-  return nullptr;
+  return find_item(attributes, attribute, &OnnxAttribute::name);
 }
 
 OnnxModel read_onnx(const std::string& path) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include "base/functions.h"
 #include "base/text.h"
 #include "data/text/pretrained_files.h"
 #include "data/text/sentencepiece/sentencepiece_pretrained.h"
@@ -113,10 +114,7 @@ class Converter {
 
  private:
   bool is_bpe() const { return file_.model_type == 2; }
-  TokenId find(const std::string& piece) const {
-    const auto found = ids_.find(piece);
-    return found == ids_.end() ? kNoToken : found->second;
-  }
+  TokenId find(const std::string& piece) const { return find_or(ids_, piece, kNoToken); }
 
   void add_piece(const std::string& text, float score = 0) {
     if (ids_.emplace(text, static_cast<TokenId>(pieces_.size())).second) pieces_.push_back({text, score});
@@ -193,9 +191,8 @@ class Converter {
   }
 
   TokenId id_of(const std::string& text) const {
-    for (const AddedToken& token : added_)
-      if (token.text == text) return token.id;
-    return find(text);
+    const AddedToken* token = find_item(added_, text, &AddedToken::text);
+    return token ? token->id : find(text);
   }
 
   Json normalizer() const {
