@@ -33,19 +33,6 @@ void set_labels(ConfigFile& config, int64_t labels) {
   if (config.has("num_labels")) config.set("num_labels", labels);
 }
 
-// Sizes that are valid alone may overflow together.
-void check_parameter_count(const Module& module, const ConfigFile& config) {
-  constexpr int64_t kMost = INT64_C(1) << 50;
-  int64_t total = 0;
-  for (const ParameterSpec& spec : module.parameters()) {
-    int64_t count = 1;
-    bool possible = true;
-    for (const int64_t size : spec.shape.sizes()) possible = possible && !__builtin_mul_overflow(count, size, &count);
-    if (!possible || count > kMost - total) config.fail("its sizes make a model that is larger than any memory");
-    total += count;
-  }
-}
-
 PretrainedModel construct(const ConfigFile& config, const OpenOptions& options) {
   PretrainedModel model;
   model.config = config;
@@ -55,7 +42,8 @@ PretrainedModel construct(const ConfigFile& config, const OpenOptions& options) 
   // The names stay if the number of classes does.
   if (options.labels > 0 && options.labels != label_count(config)) set_labels(model.config, options.labels);
   model.module = model.family->construct(model.config, model.head);
-  check_parameter_count(*model.module, config);
+  if (find_beyond(model.module->parameters(), INT64_C(1) << 50))  // sizes that are valid alone may overflow together
+    config.fail("its sizes make a model that is larger than any memory");
   model.names = model.family->names(model.config, model.head, *model.module);
   const std::optional<LoraOptions> lora = options.lora ? options.lora : read_lora_options(model.config);
   if (lora) add_adapters(model, *lora);
@@ -96,9 +84,7 @@ void load_parameter(const TensorMatch& match, const ParameterSlot& slot, float* 
     if (matched.weight) (role == TensorRole::kCopy ? compared : read).push_back(&matched);
     is_fresh = is_fresh || (!matched.weight && may_be_missing(role));
   }
-  if (is_fresh)
-    initialize(slot.spec.initializer, slot.spec.name, seed, slot.spec.shape,
-        {parameters + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
+  if (is_fresh) initialize(slot.spec, seed, parameters + slot.offset);
   const auto drop_pages = [](const MatchedRow& matched) {
     if (matched.weight->entry->bytes() >= 1 << 20) matched.weight->file->drop_pages();
   };
@@ -146,8 +132,7 @@ void load_packed(const PretrainedModel& model, const ParameterFile& file, const 
     for (const NameRow& row : model.names.rows)
       if (row.parameter == slot.spec.name && !may_be_missing(row.role) && row.role != TensorRole::kCopy)
         file.check(slot.spec);  // which says that it is missing
-    initialize(slot.spec.initializer, slot.spec.name, seed, slot.spec.shape,
-        {target.flat + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
+    initialize(slot.spec, seed, target.flat + slot.offset);
   });
 }
 

@@ -88,7 +88,7 @@ void load_torchvision(const std::string& path, const ParameterLayout& layout, co
     const ParameterSpec& spec = slot.spec;
     float* ours = parameters.flat + slot.offset;
     if (new_head && spec.name.starts_with(kHead)) {
-      initialize(spec.initializer, spec.name, seed, spec.shape, {ours, static_cast<size_t>(spec.shape.elements())});
+      initialize(spec, seed, ours);
       parameters.finish(slot);
       continue;
     }
