@@ -394,9 +394,6 @@ OnnxAttribute int_attribute(std::string name, int64_t value) {
 OnnxAttribute float_attribute(std::string name, float value) {
   return {.name = std::move(name), .type = OnnxAttribute::kFloat, .f = value};
 }
-OnnxAttribute text_attribute(std::string name, std::string value) {
-  return {.name = std::move(name), .type = OnnxAttribute::kString, .s = std::move(value)};
-}
 OnnxAttribute ints_attribute(std::string name, std::vector<int64_t> values) {
   return {.name = std::move(name), .type = OnnxAttribute::kInts, .ints = std::move(values)};
 }
