@@ -296,8 +296,7 @@ OnnxModel merge_decoders(OnnxModel without_past, OnnxModel with_past, bool any_h
 // In fp32. The sources of its tensors must outlive it.
 OnnxModel make_onnx(
     const ParameterLayout& layout, const float* parameters, const OnnxSource& source, const OnnxOptions& options) {
-  if (options.opset < kLeastOnnxOpset || options.opset > kMostOnnxOpset)
-    fail_user("opset ", options.opset, " cannot be written; ", kLeastOnnxOpset, " to ", kMostOnnxOpset, " can");
+  if (options.opset < 14 || options.opset > 18) fail_user("opset ", options.opset, " cannot be written; 14 to 18 can");
   const SizeSets sets = source.sizes.empty() ? default_sizes(source.symbols.size()) : source.sizes;
   const std::vector<Graph> traces = trace_all(source, sets);
   const auto constants = std::make_shared<std::vector<float>>(layout.constant_count());
