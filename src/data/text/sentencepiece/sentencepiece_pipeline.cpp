@@ -7,8 +7,6 @@
 
 namespace linnet {
 namespace {
-using Pieces = std::vector<SentencePieceModelFile::Piece>;
-
 // How a class cuts texts, and how it changes them before.
 enum Cut { kAtSpaces, kWords, kLlama, kGemma };
 enum Change { kPlain, kMap, kMapAndSpaces, kAlbert, kDeberta };
@@ -318,7 +316,7 @@ class Converter {
   const SentencePieceModelFile& file_;
   const JsonObject& config_;
   const JsonObject& map_;
-  Pieces pieces_;
+  std::vector<SentencePieceModelFile::Piece> pieces_;
   std::unordered_map<std::string, TokenId> ids_;
   std::vector<AddedToken> added_;
   std::vector<std::string> names_;  // of the special tokens, in the order of kRoles
