@@ -1,4 +1,4 @@
-// References to callables; lists, sums and largest values of what a callable returns.
+// References to callables; lists, sums and largest values of what a callable returns; items and values by key.
 #pragma once
 #include <algorithm>
 #include <concepts>
@@ -65,6 +65,23 @@ template <class Next> std::vector<int64_t> growing_sizes(int64_t first, int64_t 
 }
 inline std::vector<int64_t> doubling_sizes(int64_t first, int64_t last) {
   return growing_sizes(first, last, [](int64_t size) { return 2 * size; });
+}
+
+// The first item with key_of(item) == key, or null: find_item(parameters, name, &Parameter::name).
+template <class Items, class Key, class KeyOf> auto* find_item(Items&& items, const Key& key, const KeyOf& key_of) {
+  const auto found = std::ranges::find(items, key, key_of);
+  return found == std::ranges::end(items) ? nullptr : &*found;
+}
+
+// The map's value for the key; null or `otherwise` if there is none.
+template <class Map, class Key> auto* find_value(Map& map, const Key& key) {
+  const auto found = map.find(key);
+  return found == map.end() ? nullptr : &found->second;
+}
+template <class Map, class Key>
+typename Map::mapped_type find_or(const Map& map, const Key& key, const typename Map::mapped_type& otherwise) {
+  const auto* found = find_value(map, key);
+  return found ? *found : otherwise;
 }
 
 // The sum, or the largest and 0, of fn(item) of each item, or of fn(i) of each i in [0, count).

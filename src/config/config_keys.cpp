@@ -4,8 +4,8 @@
 #include <cmath>
 #include <filesystem>
 #include <type_traits>
-#include <utility>
 #include "base/fail.h"
+#include "base/functions.h"
 #include "base/numbers.h"
 #include "base/text.h"
 #include "config/hints.h"
@@ -30,11 +30,7 @@ constexpr std::array<const char*, 2> kElsewhere[] = {{"lr", "learning_rate"}, {"
     {"beam_size", "beam"}, {"max_length", "max_seq_len"}, {"wd", "weight_decay"}, {"grad_clip", "clip_norm"},
     {"num_threads", "threads"}, {"warmup", "warmup_steps"}, {"minutes", "max_minutes"}, {"max_time", "max_minutes"}};
 
-const ConfigKey* find_key(std::string_view name) {
-  for (const ConfigKey& key : config_keys())
-    if (name == key.name) return &key;
-  return nullptr;
-}
+const ConfigKey* find_key(std::string_view name) { return find_item(config_keys(), name, &ConfigKey::name); }
 
 std::string hint_for(std::string_view section, std::string_view name) {
   for (const auto& [other, ours] : kElsewhere)
@@ -199,10 +195,7 @@ std::string range_text(const ConfigKey& key) {
   return least + (key.below_most ? " and below " : " and at most ") + bound_text(key, key.most);
 }
 
-const Preset* find_preset(std::string_view name) {
-  const auto found = std::ranges::find(presets(), name, &Preset::name);
-  return found == presets().end() ? nullptr : &*found;
-}
+const Preset* find_preset(std::string_view name) { return find_item(presets(), name, &Preset::name); }
 
 std::string to_toml(const Config& config, bool comments) {
   std::string text, section;

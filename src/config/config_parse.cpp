@@ -1,7 +1,6 @@
 // Reads TOML and --set into a Config.
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <map>
 #include "base/fail.h"
 #include "base/files.h"

@@ -3,7 +3,6 @@
 #include <charconv>
 #include <cmath>
 #include <utility>
-#include <vector>
 #include "base/text.h"
 
 namespace linnet {

@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include "base/functions.h"
 #include "base/text.h"
 #include "engine/kernels/quantized/packed_weight.h"
 #include "formats/gguf_file.h"
@@ -46,16 +47,9 @@ constexpr std::pair<uint32_t, const char*> kOthers[] = {{9, "Q8_1"}, {10, "Q2_K"
     {39, "MXFP4"}, {40, "NVFP4"}};
 }  // namespace
 
-const GgufBlocks* find_gguf_blocks(uint32_t id) {
-  const auto* found = std::ranges::find(kBlocks, id, &GgufBlocks::id);
-  return found == std::end(kBlocks) ? nullptr : found;
-}
+const GgufBlocks* find_gguf_blocks(uint32_t id) { return find_item(kBlocks, id, &GgufBlocks::id); }
 
-const GgufBlocks* find_gguf_blocks(std::string_view name) {
-  for (const GgufBlocks& blocks : kBlocks)
-    if (name == blocks.name) return &blocks;
-  return nullptr;
-}
+const GgufBlocks* find_gguf_blocks(std::string_view name) { return find_item(kBlocks, name, &GgufBlocks::name); }
 
 std::string gguf_type_name(uint32_t id) {
   if (const GgufBlocks* blocks = find_gguf_blocks(id)) return blocks->name;

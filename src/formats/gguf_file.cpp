@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include "base/functions.h"
 #include "base/numbers.h"
 
 namespace linnet {
@@ -121,10 +122,7 @@ class Header {
 };
 }  // namespace
 
-const Json* GgufFile::key(const std::string& name) const {
-  const auto found = keys_.find(name);
-  return found == keys_.end() ? nullptr : &found->second;
-}
+const Json* GgufFile::key(const std::string& name) const { return find_value(keys_, name); }
 
 void GgufFile::parse(std::span<const std::byte> bytes) {
   check_is_there(bytes);

@@ -47,10 +47,7 @@ std::vector<uint64_t> data_sums(const std::vector<std::span<const std::byte>>& t
   return sums;
 }
 
-std::string text_of(const SafetensorsMetadata& metadata, const char* key) {
-  const auto found = metadata.find(key);
-  return found == metadata.end() ? "" : found->second;
-}
+std::string text_of(const SafetensorsMetadata& metadata, const char* key) { return find_or(metadata, key, ""); }
 
 constexpr size_t kDigits = 16;  // of a checksum's text
 

@@ -2,6 +2,7 @@
 // gradients and fusion see plain nodes. The number of runs must be known or bounded.
 #include <algorithm>
 #include <limits>
+#include "base/functions.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "onnx/compose.h"
@@ -40,7 +41,7 @@ std::vector<TracedValue> OnnxNetwork::trace_control(Graph& graph, const OnnxNode
 }
 
 std::vector<TracedValue> OnnxNetwork::trace_body(Graph& graph, const OnnxNode& node, const char* name,
-    const TracedValues& values, const std::vector<TracedValue>& arguments) {
+    const TracedValues& values, const std::vector<TracedValue>& arguments, size_t results) {
   const OnnxAttribute* body = node.find(name);
   const OnnxCall call(node, 1, graph, {});
   if (!body || !body->graph) call.fail("it has no ", name);
@@ -51,6 +52,8 @@ std::vector<TracedValue> OnnxNetwork::trace_body(Graph& graph, const OnnxNode& n
   for (const OnnxTensor& tensor : body->graph->initializers)
     inner[tensor.name] = {.element = tensor.element, .known = std::make_shared<HostTensor>(read_host_tensor(tensor))};
   trace_nodes(graph, body->graph->nodes, inner);
+  if (body->graph->outputs.size() < results)
+    call.fail("its graph gives ", body->graph->outputs.size(), " results, and ", results, " are wanted");
   return mapped(body->graph->outputs, [&](const OnnxValueInfo& output) { return inner.at(output.name); });
 }
 
@@ -59,10 +62,10 @@ std::vector<TracedValue> OnnxNetwork::trace_if(Graph& graph, const OnnxNode& nod
   const TracedValue condition = values.at(node.in.at(0));
   if (is_known(condition)) {
     const bool holds = OnnxCall(node, 1, graph, {condition}).number(0, 0) != 0;
-    return trace_body(graph, node, holds ? "then_branch" : "else_branch", values, {});
+    return trace_body(graph, node, holds ? "then_branch" : "else_branch", values, {}, 0);
   }
-  std::vector<TracedValue> yes = trace_body(graph, node, "then_branch", values, {});
-  const std::vector<TracedValue> no = trace_body(graph, node, "else_branch", values, {});
+  std::vector<TracedValue> yes = trace_body(graph, node, "then_branch", values, {}, 0);
+  const std::vector<TracedValue> no = trace_body(graph, node, "else_branch", values, {}, 0);
   for (size_t i = 0; i < std::min(yes.size(), no.size()); ++i) yes[i] = chosen(graph, node, condition, yes[i], no[i]);
   return yes;
 }
@@ -95,9 +98,7 @@ std::vector<TracedValue> OnnxNetwork::trace_loop(Graph& graph, const OnnxNode& n
     if (!is_certain && stacks > 0) call.fail("how many parts it stacks is computed by the network");
     std::vector<TracedValue> arguments{known_numbers(OnnxElement::kInt64, {}, {static_cast<double>(round)}), goes_on};
     arguments.insert(arguments.end(), carried.begin(), carried.end());
-    const std::vector<TracedValue> results = trace_body(graph, node, "body", values, arguments);
-    if (results.size() < 1 + kept + stacks)
-      call.fail("its graph gives ", results.size(), " results, and ", 1 + kept + stacks, " are wanted");
+    const std::vector<TracedValue> results = trace_body(graph, node, "body", values, arguments, 1 + kept + stacks);
     for (size_t i = 0; i < kept; ++i)
       carried[i] = is_certain ? results[1 + i] : chosen(graph, node, goes_on, results[1 + i], carried[i]);
     for (size_t i = 0; i < stacks; ++i) given[i].push_back(results[1 + kept + i]);
@@ -111,8 +112,7 @@ std::vector<TracedValue> OnnxNetwork::trace_loop(Graph& graph, const OnnxNode& n
 std::vector<TracedValue> OnnxNetwork::trace_scan(Graph& graph, const OnnxNode& node, const TracedValues& values) {
   const std::vector<TracedValue> operands = mapped(node.in.size(), [&](size_t i) { return operand(node, values, i); });
   const OnnxCall call(node, 1, graph, operands);
-  const auto opset = model_.opsets.find("");
-  if (opset == model_.opsets.end() || opset->second < 9) call.fail("its form before opset 9");
+  if (find_or(model_.opsets, "", 0) < 9) call.fail("its form before opset 9");
   const int64_t scanned = call.integer("num_scan_inputs", 0);
   if (scanned < 1 || scanned > std::ssize(operands)) call.fail("num_scan_inputs of ", scanned);
   const size_t states = operands.size() - static_cast<size_t>(scanned);
@@ -145,9 +145,7 @@ std::vector<TracedValue> OnnxNetwork::trace_scan(Graph& graph, const OnnxNode& n
       const TracedValue index = known_numbers(OnnxElement::kInt64, {}, {static_cast<double>(part)});
       arguments.push_back(run_operator(graph, gather, 13, {operands[i], index}, operands[i].known != nullptr)[0]);
     }
-    const std::vector<TracedValue> results = trace_body(graph, node, "body", values, arguments);
-    if (results.size() < states + stacks)
-      call.fail("its graph gives ", results.size(), " results, and ", states + stacks, " are wanted");
+    const std::vector<TracedValue> results = trace_body(graph, node, "body", values, arguments, states + stacks);
     std::copy_n(results.begin(), states, carried.begin());
     for (size_t i = 0; i < stacks; ++i)
       given[i].insert(out_backwards[i] ? given[i].begin() : given[i].end(), results[states + i]);

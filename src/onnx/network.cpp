@@ -5,9 +5,11 @@
 #include <optional>
 #include "base/fail.h"
 #include "base/files.h"
+#include "base/functions.h"
 #include "engine/exec/interpreter.h"
 #include "engine/ops/movement/movement.h"
 #include "formats/safetensors.h"
+#include "models/families/binding.h"
 #include "models/nn/initializer.h"
 #include "models/nn/trace.h"
 #include "onnx/compose.h"
@@ -43,13 +45,6 @@ Initializer file_values(const OnnxTensor& tensor) {
   return [&tensor](std::span<float> values, const Shape&, const std::function<double()>&) {
     read_floats(*element_dtype(tensor.element), tensor.data.data(), static_cast<int64_t>(values.size()), values.data());
   };
-}
-
-// Filters [O, C, R, S] to and from [O, R, S, C]: transposes a matrix of each.
-void transpose_each(int64_t matrices, int64_t rows, int64_t columns, const float* from, float* to) {
-  for (int64_t matrix = 0; matrix < matrices; ++matrix, from += rows * columns, to += rows * columns)
-    for (int64_t row = 0; row < rows; ++row)
-      for (int64_t column = 0; column < columns; ++column) to[column * rows + row] = from[row * columns + column];
 }
 
 Initializer filters_last(const OnnxTensor& tensor) {
@@ -184,10 +179,7 @@ void OnnxNetwork::find_parameters() {
 void OnnxNetwork::find_filters() {
   std::set<std::string> others;
   std::map<std::string, std::string> handed_on;  // by Identity, which exporters put before equal weights
-  const auto origin = [&](const std::string& name) {
-    const auto found = handed_on.find(name);
-    return found == handed_on.end() ? name : found->second;
-  };
+  const auto origin = [&](const std::string& name) { return find_or(handed_on, name, name); };
   visit_nodes(model_.graph.nodes, [&](const OnnxNode& node) {
     const bool is_conv = full_name(node) == "Conv" && !find_function(node);
     if (full_name(node) == "Identity" && node.in.size() == 1 && node.out.size() == 1) {
@@ -200,10 +192,9 @@ void OnnxNetwork::find_filters() {
   std::erase_if(filters_, [&](const std::string& name) { return others.contains(name); });
 }
 
-TracedValue OnnxNetwork::initial_value(Graph&, const OnnxTensor& tensor) const {
-  const auto found = parameters_.find(tensor.name);
-  if (found != parameters_.end()) {
-    const Tensor parameter = found->second->tensor();
+TracedValue OnnxNetwork::initial_value(const OnnxTensor& tensor) const {
+  if (const auto* found = find_value(parameters_, tensor.name)) {
+    const Tensor parameter = (*found)->tensor();
     return {.element = OnnxElement::kFloat,
         .tensor = is_filters(tensor) ? compose::channels_first(parameter) : parameter,
         .initial = &tensor};
@@ -245,7 +236,7 @@ TracedValues OnnxNetwork::trace(Graph& graph, const TracedValues& inputs) {
   for (const OnnxValueInfo& input : inputs_)
     if (!values.contains(input.name)) fail_user("'", file_, "': input \"", input.name, "\" is not given");
   for (const OnnxTensor& tensor : model_.graph.initializers)
-    if (!values.contains(tensor.name)) values[tensor.name] = initial_value(graph, tensor);
+    if (!values.contains(tensor.name)) values[tensor.name] = initial_value(tensor);
   position_ = 0;
   trace_nodes(graph, model_.graph.nodes, values);
   TracedValues results;
@@ -286,8 +277,7 @@ void OnnxNetwork::trace_node(Graph& graph, const OnnxNode& node, TracedValues& v
       const bool is_type_alone = node.op == "CastLike" && in.size() == 2;  // its elements are not read
       known = known && (name.empty() || in.back().known || is_type_alone);
     }
-    const auto opset = model_.opsets.find(node.domain);
-    results = run_operator(graph, node, opset == model_.opsets.end() ? 1 : opset->second, std::move(in), known);
+    results = run_operator(graph, node, find_or(model_.opsets, node.domain, 1), std::move(in), known);
   }
   for (size_t i = 0; i < node.out.size() && i < results.size(); ++i) {
     if (node.out[i].empty()) continue;

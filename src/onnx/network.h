@@ -60,13 +60,13 @@ class OnnxNetwork : public Module {
   std::vector<TracedValue> trace_if(Graph& graph, const OnnxNode& node, const TracedValues& values);
   std::vector<TracedValue> trace_loop(Graph& graph, const OnnxNode& node, const TracedValues& values);
   std::vector<TracedValue> trace_scan(Graph& graph, const OnnxNode& node, const TracedValues& values);
-  // `arguments`: the graph's inputs, in order.
+  // `arguments`: the graph's inputs, in order. `results`: how many it must give.
   std::vector<TracedValue> trace_body(Graph& graph, const OnnxNode& node, const char* name, const TracedValues& values,
-      const std::vector<TracedValue>& arguments);
+      const std::vector<TracedValue>& arguments, size_t results);
   static TracedValue stacked(Graph& graph, const OnnxNode& node, const std::vector<TracedValue>& values, int64_t axis);
   std::vector<TracedValue> trace_function(
       Graph& graph, const OnnxNode& node, const OnnxFunction& function, const TracedValues& values);
-  TracedValue initial_value(Graph& graph, const OnnxTensor& tensor) const;
+  TracedValue initial_value(const OnnxTensor& tensor) const;
 
   OnnxModel model_;
   std::string file_;

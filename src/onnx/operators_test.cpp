@@ -19,6 +19,10 @@ struct Operand {
   bool known = false;
 };
 
+OnnxAttribute text_attribute(std::string name, std::string value) {
+  return {.name = std::move(name), .type = OnnxAttribute::kString, .s = std::move(value)};
+}
+
 struct RunAs {
   int64_t opset = 17;
   bool training = false;

@@ -189,9 +189,9 @@ OnnxSource decoder_source(EncoderDecoder& model, bool past, bool cache) {
         past ? Tensor{} : trace.input("encoder_hidden_states", {DType::kF32, {batch, sources, model.width()}});
     rows.memory = [=, layer = 0](CrossAttention& attention) mutable {
       if (past) return key_values.take(layer++, ".encoder", sources);
-      const std::vector<Tensor> both = split_evenly(attention.project_memory(memory), -1, 2);
-      if (cache) key_values.give(layer++, ".encoder", both[0], both[1]);
-      return std::pair(both[0], both[1]);
+      const auto [keys, values] = split_keys_values(attention.project_memory(memory));
+      if (cache) key_values.give(layer++, ".encoder", keys, values);
+      return std::pair(keys, values);
     };
     trace.graph().output("logits", model.decode(rows));
   };
@@ -296,8 +296,7 @@ OnnxModel merge_decoders(OnnxModel without_past, OnnxModel with_past, bool any_h
 // In fp32. The sources of its tensors must outlive it.
 OnnxModel make_onnx(
     const ParameterLayout& layout, const float* parameters, const OnnxSource& source, const OnnxOptions& options) {
-  if (options.opset < kLeastOnnxOpset || options.opset > kMostOnnxOpset)
-    fail_user("opset ", options.opset, " cannot be written; ", kLeastOnnxOpset, " to ", kMostOnnxOpset, " can");
+  if (options.opset < 14 || options.opset > 18) fail_user("opset ", options.opset, " cannot be written; 14 to 18 can");
   const SizeSets sets = source.sizes.empty() ? default_sizes(source.symbols.size()) : source.sizes;
   const std::vector<Graph> traces = trace_all(source, sets);
   const auto constants = std::make_shared<std::vector<float>>(layout.constant_count());

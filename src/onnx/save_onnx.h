@@ -66,8 +66,6 @@ struct OnnxOptions {
   InputScales input_scales = {};  // of kInt8Qdq
 };
 
-constexpr int64_t kLeastOnnxOpset = 14, kMostOnnxOpset = 18;
-
 // `parameters` in the order of `layout`. User error naming op and line if ONNX cannot express the computation.
 void save_onnx(const ParameterLayout& layout, const float* parameters, const OnnxSource& source,
     const std::string& path, const OnnxOptions& options = {});

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string_view>
 #include "base/text.h"
+#include "data/text/unicode/utf8.h"
 
 namespace linnet {
 namespace {
@@ -28,12 +29,8 @@ double numpy_sum(std::span<const double> values) {
   return sum;
 }
 
-size_t width_of(const std::string& name) {
-  return static_cast<size_t>(std::ranges::count_if(name, [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
 std::string space_to(size_t width, const std::string& text) {
-  return std::string(width - std::min(width, width_of(text)), ' ');
+  return std::string(width - std::min(width, count_code_points(text)), ' ');
 }
 std::string padded(const std::string& name, size_t width) { return name + space_to(width, name); }
 std::string right(const std::string& text, size_t width) { return space_to(width, text) + text; }
@@ -108,7 +105,7 @@ std::vector<std::pair<std::string, double>> ClassReport::metrics() const {
 
 std::string ClassReport::text() const {
   size_t width = std::string_view("weighted avg").size();
-  for (const std::string& name : names) width = std::max(width, width_of(name));
+  for (const std::string& name : names) width = std::max(width, count_code_points(name));
   std::string lines = padded("", width) + "  precision  recall      F1  support\n";
   const auto add = [&](const ScoredRow& row) {
     const Scores& scores = row.scores;
@@ -123,7 +120,7 @@ std::string ClassReport::text() const {
   lines += "confusion matrix, a row for each class and a column for what was predicted:\n" + padded("", width);
   std::vector<size_t> widths;
   for (const std::string& name : names) {
-    widths.push_back(std::max<size_t>(width_of(name), 6));
+    widths.push_back(std::max<size_t>(count_code_points(name), 6));
     lines += "  " + right(name, widths.back());
   }
   for (size_t i = 0; i < names.size(); ++i) {

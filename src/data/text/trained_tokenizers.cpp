@@ -4,6 +4,7 @@
 #include <unordered_set>
 #include "base/fail.h"
 #include "base/files.h"
+#include "base/functions.h"
 #include "base/numbers.h"
 #include "data/text/sentencepiece/sentencepiece_pretrained.h"
 #include "data/text/unicode/utf8.h"
@@ -56,10 +57,7 @@ class VocabularyTokenizer : public Tokenizer {
   std::string kind() const override { return name_of(unit_); }
   int64_t vocab_size() const override { return kSpecialTokenCount + std::ssize(tokens_); }
   void encode(std::string_view line, std::vector<TokenId>& ids) const override {
-    for (const std::string_view unit : split_units(unit_, line)) {
-      const auto found = ids_.find(unit);
-      ids.push_back(found == ids_.end() ? special().unknown : found->second);
-    }
+    for (const std::string_view unit : split_units(unit_, line)) ids.push_back(find_or(ids_, unit, special().unknown));
   }
   std::string decode(std::span<const TokenId> ids) const override {
     std::string text;

@@ -46,9 +46,7 @@ Results computed(bool pack_weights, const WeightQuantization& quantization, int 
   Forward forward(network, functions, {.threads = threads, .quantization = quantization, .pack_weights = pack_weights});
   for (int i = 0; i < loads; ++i)
     forward.load([&](const ParameterTarget& to) {
-      for (const ParameterSlot& slot : forward.layout().parameters())
-        initialize(slot.spec.initializer, slot.spec.name, 5, slot.spec.shape,
-            {to.flat + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
+      for (const ParameterSlot& slot : forward.layout().parameters()) initialize(slot.spec, 5, to.flat + slot.offset);
     });
   std::vector<int32_t> ids(40);
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * 37 % 96);

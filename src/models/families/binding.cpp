@@ -48,18 +48,11 @@ int64_t filter_index(const Shape& in_file, int64_t i) {
   return (filter * pixels + pixel) * channels + channel;
 }
 
-// The row in our [3, heads, size] of row `row` of a file's [heads, 3, size].
-int64_t stacked_row(const BoundRow& bound, int64_t row) {
-  const int64_t heads = bound.row->heads, size = bound.shape[0] / (3 * heads);
-  const int64_t head = row / (3 * size), part = row / size % 3;
-  return (part * heads + head) * size + row % size;
-}
-
 // Where element `i` of a file's tensor lies in ours, of the forms that do not keep the order but kTransposed.
 int64_t index_of(const BoundRow& bound, int64_t i) {
   if (bound.row->form == TensorForm::kChannelsFirst) return filter_index(bound.shape, i);
   const int64_t width = bound.shape.elements() / bound.shape[0];
-  return stacked_row(bound, i / width) * width + i % width;
+  return stacked_row(bound.row->heads, bound.shape[0], i / width) * width + i % width;
 }
 
 bool keeps_order(TensorForm form) { return form == TensorForm::kSame || form == TensorForm::kOneRow; }
@@ -124,6 +117,11 @@ std::optional<PackedShape> in_blocks(const std::vector<const MatchedRow*>& tenso
 }
 }  // namespace
 
+int64_t stacked_row(int64_t heads, int64_t rows, int64_t row) {
+  const int64_t size = rows / (3 * heads), head = row / (3 * size), part = row / size % 3;
+  return (part * heads + head) * size + row % size;
+}
+
 std::vector<BoundRow> bind_names(const NameTable& names, const ParameterLayout& layout) {
   check_cover(names, layout);
   std::map<std::string, const ParameterSlot*> slots;
@@ -149,14 +147,14 @@ void read_tensor(const BoundRow& bound, FileDType dtype, const std::byte* data, 
     const int64_t width = elements / bound.shape[0];
     for (int64_t row = 0; row < bound.shape[0]; ++row)
       read_floats(dtype, data + static_cast<size_t>(row * width) * file_dtype_size(dtype), width,
-          to + stacked_row(bound, row) * width);
+          to + stacked_row(bound.row->heads, bound.shape[0], row) * width);
     return;
   }
   if (bound.row->form == TensorForm::kChannelsFirst) {
     std::vector<float> values(elements);
     read_floats(dtype, data, elements, values.data());
-    for (int64_t i = 0; i < elements; ++i) to[index_of(bound, i)] = values[i];
-    return;
+    const Shape& in_file = bound.shape;
+    return transpose_each(in_file[0], in_file[1], in_file[2] * in_file[3], values.data(), to);
   }
   constexpr int64_t kRows = 64;  // of the file at once, so that whole cache lines of the parameter are written
   const int64_t in = bound.shape[0], width = bound.shape[1];
@@ -171,6 +169,12 @@ void read_tensor(const BoundRow& bound, FileDType dtype, const std::byte* data, 
     for (int64_t column = 0; column < width; ++column)
       for (int64_t row = 0; row < count; ++row) to[column * in + first + row] = rows[row * stride + column];
   }
+}
+
+void transpose_each(int64_t matrices, int64_t rows, int64_t columns, const float* from, float* to) {
+  for (int64_t matrix = 0; matrix < matrices; ++matrix, from += rows * columns, to += rows * columns)
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t column = 0; column < columns; ++column) to[column * rows + row] = from[row * columns + column];
 }
 
 void write_tensor(

@@ -1,5 +1,6 @@
 #include <set>
 #include "base/fail.h"
+#include "base/functions.h"
 #include "base/text.h"
 #include "models/families/family.h"
 #include "models/families/fields.h"
@@ -111,8 +112,7 @@ constexpr std::array<std::pair<const char*, Activation>, 9> kActivationWords{{
 }  // namespace
 
 const Architecture& Family::architecture(ModelHead head) const {
-  for (const Architecture& architecture : architectures)
-    if (architecture.head == head) return architecture;
+  if (const Architecture* own = find_item(architectures, head, &Architecture::head)) return *own;
   const char* what = head == ModelHead::kClasses        ? "classifier"
                      : head == ModelHead::kTokens       ? "head that finds tokens"
                      : head == ModelHead::kTokenClasses ? "classifier of tokens"
@@ -141,9 +141,8 @@ std::optional<ModelHead> named_head(const ConfigFile& config) {
   const Family* family = family_of(config);
   const std::vector<std::string> named = config.texts("architectures");
   if (!family || named.empty()) return std::nullopt;
-  for (const Architecture& architecture : family->architectures)
-    if (named[0] == architecture.name) return architecture.head;
-  return std::nullopt;
+  const Architecture* own = find_item(family->architectures, named[0], &Architecture::name);
+  return own ? std::optional(own->head) : std::nullopt;
 }
 
 NamePatterns with(NamePatterns patterns, const NamePatterns& own) {

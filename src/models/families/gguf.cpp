@@ -1,5 +1,7 @@
 #include "models/families/gguf.h"
 #include <iterator>
+#include "base/functions.h"
+#include "models/families/binding.h"
 #include "models/families/family.h"
 
 namespace linnet {
@@ -276,8 +278,7 @@ int64_t gguf_row(GgufForm form, int64_t heads, int64_t rows, int64_t row) {
     const int64_t size = rows / heads, half = size / 2, in = row % size;
     return row - in + in % half * 2 + in / half;
   }
-  const int64_t size = rows / heads / 3, head = row / (3 * size), part = row / size % 3;
-  return (part * heads + head) * size + row % size;
+  return stacked_row(heads, rows, row);
 }
 
 void use_gguf_models() {
@@ -349,10 +350,7 @@ std::string gguf_tensor(const GgufArchitecture& architecture, const std::string&
 }
 
 const GgufArchitecture* gguf_architecture_of(std::string_view model_type) {
-  const auto& all = gguf_architectures();
-  const auto found =
-      std::ranges::find(all, model_type, [](const auto& one) { return std::string_view(one.model_type); });
-  return found == all.end() ? nullptr : &*found;
+  return find_item(gguf_architectures(), model_type, &GgufArchitecture::model_type);
 }
 
 Names gguf_keys(const GgufArchitecture& architecture) {

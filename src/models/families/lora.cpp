@@ -177,7 +177,8 @@ PretrainedModel open_with_sets(
     const std::string& folder, const std::vector<AdapterFolder>& adapters, const OpenOptions& options) {
   PretrainedModel model = open_pretrained(folder, options);
   for (size_t i = 0; i < adapters.size(); ++i)
-    add_adapter_set(model, read_adapter_options(adapters[i].folder), static_cast<int64_t>(i), set_name(adapters[i]));
+    add_to_layers(
+        model, read_adapter_options(adapters[i].folder), static_cast<int64_t>(i), "." + set_name(adapters[i]));
   return model;
 }
 
@@ -238,10 +239,6 @@ void add_adapters(PretrainedModel& model, const LoraOptions& options) {
   if (options.targets.empty()) model.lora->targets = {kAllLinear};
   add_to_layers(model, *model.lora, LowRank::kAlways, "");
   write_lora_options(*model.lora, model.config);
-}
-
-void add_adapter_set(PretrainedModel& model, const LoraOptions& options, int64_t set, const std::string& name) {
-  add_to_layers(model, options, set, "." + name);
 }
 
 void merge_adapters(const PretrainedModel& model, const ParameterLayout& layout, float* parameters) {

@@ -27,8 +27,6 @@ std::optional<LoraOptions> read_lora_options(const ConfigFile& config);
 
 // Adds adapters to the target layers, and their names to the table. User error listing the layers if one has none.
 void add_adapters(PretrainedModel& model, const LoraOptions& options);
-// The same for one of several sets: names get the set's name at the end.
-void add_adapter_set(PretrainedModel& model, const LoraOptions& options, int64_t set, const std::string& name);
 // Adds each adapter's product to its weight, in the flat buffer.
 void merge_adapters(const PretrainedModel& model, const ParameterLayout& layout, float* parameters);
 

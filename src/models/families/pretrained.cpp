@@ -1,9 +1,9 @@
 #include "models/families/pretrained.h"
-#include <cstdio>
 #include <filesystem>
 #include <set>
 #include "base/fail.h"
 #include "base/files.h"
+#include "base/functions.h"
 #include "base/log.h"
 #include "base/numbers.h"
 #include "base/text.h"
@@ -22,8 +22,7 @@ const Architecture& chosen_architecture(const Family& family, const ConfigFile& 
                            : options.head                ? family.architecture(*options.head).name
                            : own.empty()                 ? family.architectures[0].name
                                                          : own[0];
-  for (const Architecture& architecture : family.architectures)
-    if (name == architecture.name) return architecture;
+  if (const Architecture* found = find_item(family.architectures, name, &Architecture::name)) return *found;
   config.fail("architecture \"", name, "\" is not supported (of ", family.model_type, ": ",
       joined(family.architectures, ", ", &Architecture::name), ")");
 }
@@ -32,19 +31,6 @@ void set_labels(ConfigFile& config, int64_t labels) {
   const std::vector<std::string> names = mapped(labels, [](int64_t i) { return "LABEL_" + std::to_string(i); });
   name_labels(config, names);
   if (config.has("num_labels")) config.set("num_labels", labels);
-}
-
-// Sizes that are valid alone may overflow together.
-void check_parameter_count(const Module& module, const ConfigFile& config) {
-  constexpr int64_t kMost = INT64_C(1) << 50;
-  int64_t total = 0;
-  for (const ParameterSpec& spec : module.parameters()) {
-    int64_t count = 1;
-    bool possible = true;
-    for (const int64_t size : spec.shape.sizes()) possible = possible && !__builtin_mul_overflow(count, size, &count);
-    if (!possible || count > kMost - total) config.fail("its sizes make a model that is larger than any memory");
-    total += count;
-  }
 }
 
 PretrainedModel construct(const ConfigFile& config, const OpenOptions& options) {
@@ -56,7 +42,8 @@ PretrainedModel construct(const ConfigFile& config, const OpenOptions& options) 
   // The names stay if the number of classes does.
   if (options.labels > 0 && options.labels != label_count(config)) set_labels(model.config, options.labels);
   model.module = model.family->construct(model.config, model.head);
-  check_parameter_count(*model.module, config);
+  if (find_beyond(model.module->parameters(), INT64_C(1) << 50))  // sizes that are valid alone may overflow together
+    config.fail("its sizes make a model that is larger than any memory");
   model.names = model.family->names(model.config, model.head, *model.module);
   const std::optional<LoraOptions> lora = options.lora ? options.lora : read_lora_options(model.config);
   if (lora) add_adapters(model, *lora);
@@ -97,9 +84,7 @@ void load_parameter(const TensorMatch& match, const ParameterSlot& slot, float* 
     if (matched.weight) (role == TensorRole::kCopy ? compared : read).push_back(&matched);
     is_fresh = is_fresh || (!matched.weight && may_be_missing(role));
   }
-  if (is_fresh)
-    initialize(slot.spec.initializer, slot.spec.name, seed, slot.spec.shape,
-        {parameters + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
+  if (is_fresh) initialize(slot.spec, seed, parameters + slot.offset);
   const auto drop_pages = [](const MatchedRow& matched) {
     if (matched.weight->entry->bytes() >= 1 << 20) matched.weight->file->drop_pages();
   };
@@ -147,16 +132,11 @@ void load_packed(const PretrainedModel& model, const ParameterFile& file, const 
     for (const NameRow& row : model.names.rows)
       if (row.parameter == slot.spec.name && !may_be_missing(row.role) && row.role != TensorRole::kCopy)
         file.check(slot.spec);  // which says that it is missing
-    initialize(slot.spec.initializer, slot.spec.name, seed, slot.spec.shape,
-        {target.flat + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
+    initialize(slot.spec, seed, target.flat + slot.offset);
   });
 }
 
-std::string line(const char* name, const std::string& value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%-18s", name);
-  return text + value + "\n";
-}
+std::string line(const char* name, const std::string& value) { return printed("%-18s", name) + value + "\n"; }
 
 // The settings that families call alike or nearly.
 std::string sizes(const ConfigFile& config) {
@@ -178,11 +158,7 @@ std::string sizes(const ConfigFile& config) {
   return text;
 }
 
-std::string in_megabytes(double bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f MB", bytes / 1e6);
-  return text;
-}
+std::string in_megabytes(double bytes) { return printed("%.1f MB", bytes / 1e6); }
 
 std::string types(const WeightFiles& files) {
   std::set<std::string> names;

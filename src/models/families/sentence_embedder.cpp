@@ -1,6 +1,5 @@
 #include "models/families/sentence_embedder.h"
 #include <numeric>
-#include <ranges>
 #include "base/fail.h"
 #include "base/files.h"
 #include "base/json.h"

@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kFormat = "linnet static int8";
 constexpr int kVersion = 1;
 
-std::string path_of(const std::string& folder) { return folder + "/" + kStaticScalesFile; }
+std::string path_of(const std::string& folder) { return folder + "/quantization.json"; }
 
 void add_scale(StaticScales& scales, const std::string& weight, float scale, const std::string& path) {
   if (!(scale > 0 && std::isfinite(scale))) fail_user("'", path, "': the scale of ", weight, " is no number above 0");

@@ -7,8 +7,6 @@
 #include "models/nn/weight_quantization.h"
 
 namespace linnet {
-constexpr const char* kStaticScalesFile = "quantization.json";
-
 struct StaticScales {
   std::string method;                              // of calibration; "training" where they were trained
   int64_t examples = 0;                            // that the model was calibrated on

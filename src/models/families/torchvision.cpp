@@ -1,4 +1,5 @@
 #include "models/families/torchvision.h"
+#include <algorithm>
 #include <filesystem>
 #include "base/fail.h"
 #include "base/files.h"
@@ -6,6 +7,7 @@
 #include "formats/safetensors.h"
 #include "formats/tensor_file.h"
 #include "formats/weight_files.h"
+#include "models/families/binding.h"
 #include "models/modules/resnet.h"
 
 namespace linnet {
@@ -14,18 +16,6 @@ bool is_filter(const Shape& shape) { return shape.rank() == 4; }
 
 Shape shape_in_file(const Shape& shape) {
   return is_filter(shape) ? Shape{shape[0], shape[3], shape[1], shape[2]} : shape;
-}
-
-// Calls move(index in the file, index here) for every element.
-template <class Move> void for_elements(const Shape& shape, const Move& move) {
-  if (!is_filter(shape)) {
-    for (int64_t i = 0; i < shape.elements(); ++i) move(i, i);
-    return;
-  }
-  const int64_t window = shape[1] * shape[2], channels = shape[3];
-  for (int64_t o = 0; o < shape[0]; ++o)
-    for (int64_t at = 0; at < window; ++at)
-      for (int64_t c = 0; c < channels; ++c) move((o * channels + c) * window + at, (o * window + at) * channels + c);
 }
 
 constexpr const char *kHead = "fc.", *kFirst = "conv1.weight";
@@ -98,7 +88,7 @@ void load_torchvision(const std::string& path, const ParameterLayout& layout, co
     const ParameterSpec& spec = slot.spec;
     float* ours = parameters.flat + slot.offset;
     if (new_head && spec.name.starts_with(kHead)) {
-      initialize(spec.initializer, spec.name, seed, spec.shape, {ours, static_cast<size_t>(spec.shape.elements())});
+      initialize(spec, seed, ours);
       parameters.finish(slot);
       continue;
     }
@@ -111,16 +101,17 @@ void load_torchvision(const std::string& path, const ParameterLayout& layout, co
           shape.text());
     values.resize(shape.elements());
     read_floats(entry.dtype, entry.data, shape.elements(), values.data());
-    for_elements(spec.shape, [&](int64_t theirs, int64_t at) {
-      if (!one_channel) {
-        ours[at] = values[theirs];
-        return;
-      }
+    if (one_channel) {
       const int64_t window = shape[2] * shape[3], channels = shape[1];
-      ours[at] = 0;
-      for (int64_t c = 0; c < channels; ++c)
-        ours[at] += values[(theirs / window * channels + c) * window + theirs % window];
-    });
+      for (int64_t i = 0; i < spec.shape.elements(); ++i) {
+        ours[i] = 0;
+        for (int64_t c = 0; c < channels; ++c) ours[i] += values[(i / window * channels + c) * window + i % window];
+      }
+    } else if (is_filter(shape)) {
+      transpose_each(shape[0], shape[1], shape[2] * shape[3], values.data(), ours);
+    } else {
+      std::ranges::copy(values, ours);
+    }
     parameters.finish(slot);
   }
   for (const TensorEntry& entry : file.entries()) {
@@ -135,10 +126,11 @@ void save_torchvision(const std::string& path, const ParameterLayout& layout, co
   std::vector<std::vector<float>> values;
   std::vector<SafetensorsTensor> tensors;
   for (const ParameterSlot& slot : layout.parameters()) {
-    std::vector<float>& in_file = values.emplace_back(static_cast<size_t>(slot.spec.shape.elements()));
-    for_elements(
-        slot.spec.shape, [&](int64_t theirs, int64_t ours) { in_file[theirs] = parameters[slot.offset + ours]; });
-    tensors.push_back({slot.spec.name, {DType::kF32, shape_in_file(slot.spec.shape)}, in_file.data()});
+    const Shape& shape = slot.spec.shape;
+    const float* ours = parameters + slot.offset;
+    std::vector<float>& in_file = values.emplace_back(ours, ours + shape.elements());
+    if (is_filter(shape)) transpose_each(shape[0], shape[1] * shape[2], shape[3], ours, in_file.data());
+    tensors.push_back({slot.spec.name, {DType::kF32, shape_in_file(shape)}, in_file.data()});
   }
   save_safetensors(path, tensors, {{"format", "pt"}});
 }

@@ -36,8 +36,8 @@ Initializer scale_rows(Initializer initializer, int64_t rows, double scale) {
 
 // A state has keys and values side by side: [..., 2 key_width].
 QueriesKeysValues with_queries(Tensor queries, Tensor keys_values, Tensor rows = {}) {
-  const std::vector<Tensor> both = split_evenly(keys_values, -1, 2);
-  return {queries, both[0], both[1], rows};
+  const auto [keys, values] = split_keys_values(keys_values);
+  return {queries, keys, values, rows};
 }
 
 std::vector<Tensor> split_queries(const SelfAttention& attention, Tensor projected) {
@@ -72,6 +72,11 @@ Tensor distance_products(Tensor x, Tensor distances, int64_t heads) {
   return reshape(by_distance(products), {heads, batch, length, length});
 }
 }  // namespace
+
+std::pair<Tensor, Tensor> split_keys_values(Tensor both) {
+  const std::vector<Tensor> halves = split_evenly(both, -1, 2);
+  return {halves[0], halves[1]};
+}
 
 QueriesKeysValues split_projection(const LayerConfig& config, Tensor projected) {
   const std::vector<Tensor> parts =
@@ -165,10 +170,10 @@ Tensor SelfAttention::cross(Tensor x, Tensor memory, Tensor lengths) {
   // The first rows of the weight make queries, the others keys and values.
   const int64_t queries = config.query_width(), key_width = config.key_width();
   const Tensor q = project_part(x, 0, queries);
-  const std::vector<Tensor> kv = split_evenly(project_part(memory, queries, 2 * key_width), -1, 2);
+  const auto [keys, values] = split_keys_values(project_part(memory, queries, 2 * key_width));
   AttentionOptions options = options_for(config, *this);
   options.lengths = lengths;
-  return out_proj(attention(q, kv[0], kv[1], options));
+  return out_proj(attention(q, keys, values, options));
 }
 
 CrossAttention::CrossAttention(Module* parent, std::string name, const LayerConfig& config)
@@ -184,11 +189,7 @@ CrossAttention::CrossAttention(Module* parent, std::string name, const LayerConf
 Tensor CrossAttention::operator()(Tensor x, const AttentionContext& context, Tensor memory) {
   ModuleScope scope(*this);
   Tensor queries = q_proj(x);
-  const auto project = [&] {
-    const std::vector<Tensor> both = split_evenly(project_memory(memory), -1, 2);
-    return std::pair(both[0], both[1]);
-  };
-  const auto [keys, values] = context.memory ? context.memory(*this) : project();
+  const auto [keys, values] = context.memory ? context.memory(*this) : split_keys_values(project_memory(memory));
   AttentionOptions options = options_for(config, *this);
   options.lengths = context.memory_lengths;
   const int64_t rows = x.dim(0), memories = keys.dim(0);
@@ -234,9 +235,8 @@ void keep_memory(CrossAttention& attention, Tensor memory, const CacheSlots& cac
 MemoryKeys kept_memory(Graph& graph, const DecodeStep& step) {
   return [&graph, step](CrossAttention& attention) {
     const int64_t memories = step.memory_lengths.dim(0);
-    const Tensor state = memory_state(attention, graph, Trace::current().options().dtype, memories, step.memory_length);
-    const std::vector<Tensor> both = split_evenly(state, -1, 2);
-    return std::pair(both[0], both[1]);
+    return split_keys_values(
+        memory_state(attention, graph, Trace::current().options().dtype, memories, step.memory_length));
   };
 }
 }  // namespace linnet

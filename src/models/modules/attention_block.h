@@ -95,6 +95,7 @@ struct QueriesKeysValues {
 // here and also returns those of earlier positions (CacheSlots).
 using SplitProjection = std::function<QueriesKeysValues(const SelfAttention& attention, Tensor projected)>;
 QueriesKeysValues split_projection(const LayerConfig& config, Tensor projected);  // without earlier positions
+std::pair<Tensor, Tensor> split_keys_values(Tensor both);                         // [B, S, 2 key_width]
 // Keys and values of the memory, [B, S, key_width] each, for one layer. Consecutive rows of queries may share a memory.
 using MemoryKeys = std::function<std::pair<Tensor, Tensor>(CrossAttention& attention)>;
 

@@ -25,8 +25,7 @@ std::unique_ptr<Forward> open(Net& net, const WeightQuantization& quantization) 
       std::make_unique<Forward>(net, std::vector{function}, ForwardOptions{.threads = 1, .quantization = quantization});
   forward->load([&](const ParameterTarget& parameters) {
     for (const ParameterSlot& slot : forward->layout().parameters())  // by name: the order differs
-      initialize(slot.spec.initializer, slot.spec.name, 1, slot.spec.shape,
-          {parameters.flat + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
+      initialize(slot.spec, 1, parameters.flat + slot.offset);
   });
   return forward;
 }

@@ -1,5 +1,4 @@
 #include "models/nn/model_file.h"
-#include <cstdio>
 #include <set>
 #include "base/fail.h"
 #include "base/files.h"

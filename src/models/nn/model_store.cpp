@@ -81,9 +81,8 @@ void load_into(const Store& store, const ParameterLayout& layout, ThreadPool& po
 void initialize_quantized(const Store& store, const ParameterLayout& layout, uint64_t seed, ThreadPool& pool) {
   std::vector<float> values;
   for (const QuantizedSlot& quantized : layout.quantized()) {
-    const ParameterSpec& spec = quantized.slot.spec;
-    values.resize(spec.shape.elements());
-    initialize(spec.initializer, spec.name, seed, spec.shape, values);
+    values.resize(quantized.slot.spec.shape.elements());
+    initialize(quantized.slot.spec, seed, values.data());
     write_quantized(store, quantized, values.data(), pool);
   }
 }

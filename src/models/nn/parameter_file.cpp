@@ -1,5 +1,6 @@
 #include "models/nn/parameter_file.h"
 #include "base/fail.h"
+#include "base/functions.h"
 #include "base/json.h"
 #include "engine/plan/store.h"
 #include "models/nn/model_store.h"
@@ -74,9 +75,7 @@ std::unique_ptr<const ParameterFile> ParameterFile::open(const std::string& fold
 
 ParameterFile::ParameterFile(const SafetensorsFile& tensors, std::shared_ptr<const OpenedPackedModel> opened)
     : tensors_(tensors), opened_(std::move(opened)) {
-  const auto found = tensors.metadata().find(kParametersKey);
-  const Json words =
-      Json::parse_or_null(found == tensors.metadata().end() ? "" : found->second, JsonLimits::settings());
+  const Json words = Json::parse_or_null(find_or(tensors.metadata(), kParametersKey, ""), JsonLimits::settings());
   try {
     words.at("quantize").get_to(words_.quantize);
     words.at("tables").get_to(words_.tables);
@@ -271,8 +270,7 @@ std::vector<WeightSource> parameter_sources(
   add_padding("linnet.padding");
   for (const ParameterSlot& slot : layout.parameters()) {
     if (layout.is_quantized(slot)) continue;
-    const auto found = dtypes.find(slot.spec.name);
-    const FileDType dtype = found == dtypes.end() ? FileDType::kF32 : found->second;
+    const FileDType dtype = find_or(dtypes, slot.spec.name, FileDType::kF32);
     const float* values = store.as<float>(state::kParameters) + slot.offset;
     add({slot.spec.name, dtype, slot.spec.shape, [values, dtype](int64_t first, int64_t count, std::byte* out) {
            write_floats(dtype, values + first, count, out);

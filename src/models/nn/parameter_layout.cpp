@@ -2,6 +2,7 @@
 #include <numeric>
 #include <tuple>
 #include "base/fail.h"
+#include "base/functions.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "engine/passes/tensor_parallel.h"
@@ -53,18 +54,10 @@ std::string name_kinds(const std::vector<ParameterSpec>& specs) {
 
 // Checks that names differ and that all elements together can be counted.
 void check_specs(const std::vector<ParameterSpec>& specs) {
-  constexpr int64_t kMost = int64_t{1} << 48;
+  if (const ParameterSpec* spec = find_beyond(specs, int64_t{1} << 48))
+    fail_user(
+        "parameter \"", spec->name, "\" of shape ", spec->shape.text(), " makes the model larger than any memory");
   std::set<std::string_view> names;
-  int64_t total = 0;
-  for (const ParameterSpec& spec : specs) {
-    int64_t count = 1;
-    for (const int64_t size : spec.shape.sizes())
-      if (__builtin_mul_overflow(count, size, &count)) count = kMost;
-    if (count > kMost - total)
-      fail_user(
-          "parameter \"", spec.name, "\" of shape ", spec.shape.text(), " makes the model larger than any memory");
-    total += count;
-  }
   for (const ParameterSpec& spec : specs)
     if (!names.insert(spec.name).second) fail_user("the model has two parameters of the name \"", spec.name, "\"");
 }
@@ -78,13 +71,30 @@ void check_patterns(const std::vector<ParameterSpec>& specs, const std::vector<s
 }
 
 void initialize_all(std::span<const ParameterSlot> slots, uint64_t seed, float* buffer, ThreadPool& pool) {
-  pool.run(static_cast<int64_t>(slots.size()), [&](int64_t i, int) {
-    const auto& [spec, offset] = slots[i];
-    initialize(
-        spec.initializer, spec.name, seed, spec.shape, {buffer + offset, static_cast<size_t>(spec.shape.elements())});
-  });
+  pool.run(static_cast<int64_t>(slots.size()),
+      [&](int64_t i, int) { initialize(slots[i].spec, seed, buffer + slots[i].offset); });
+}
+
+void add_slot(std::vector<ParameterSlot>& slots, int64_t& count, const ParameterSpec& spec) {
+  slots.push_back({spec, count});
+  count += spec.shape.elements();
 }
 }  // namespace
+
+const ParameterSpec* find_beyond(const std::vector<ParameterSpec>& specs, int64_t most) {
+  for (const ParameterSpec& spec : specs) {
+    int64_t count = 1;
+    for (const int64_t size : spec.shape.sizes())
+      if (__builtin_mul_overflow(count, size, &count)) return &spec;
+    if (count > most) return &spec;
+    most -= count;
+  }
+  return nullptr;
+}
+
+void initialize(const ParameterSpec& spec, uint64_t seed, float* values) {
+  initialize(spec.initializer, spec.name, seed, spec.shape, {values, static_cast<size_t>(spec.shape.elements())});
+}
 
 ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterGroup> groups,
     const WeightQuantization& quantization, std::shared_ptr<const ModelDivision> division, const ParameterLayout* owner)
@@ -115,15 +125,11 @@ ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterG
     if (!groups[i].frozen) add_range(members[i + 1], groups[i]);
   trained_slots_ = parameters_.size();
   trained_count_ = parameter_count_;
-  const auto slot = [](std::vector<ParameterSlot>& slots, int64_t& count, const ParameterSpec& spec) {
-    slots.push_back({spec, count});
-    count += spec.shape.elements();
-  };
   for (size_t i = 0; i < groups.size(); ++i)
     if (groups[i].frozen)
       for (const bool decay : {true, false})  // as trained ones, so that a learner that shares them has long runs
         for (const ParameterSpec& spec : members[i + 1])
-          if (spec.weight_decay == decay) slot(parameters_, parameter_count_, spec);
+          if (spec.weight_decay == decay) add_slot(parameters_, parameter_count_, spec);
   const bool trains_quantized = std::ranges::any_of(quantized, [](const auto& each) { return each.trained; });
   if (trained_slots_ == 0 && trains_quantized)
     fail_user("all that is trained is stored in bf16: leave a parameter in fp32");
@@ -136,23 +142,21 @@ ParameterLayout::ParameterLayout(const Module& model, std::span<const ParameterG
   buffer_slots_ = parameters_.size();
   buffer_offset_ = parameter_count_;
   for (const ParameterSpec& spec : specs) {
-    if (spec.buffer) slot(parameters_, parameter_count_, spec);
-    if (!spec.trainable && !spec.buffer) slot(constants_, constant_count_, spec);
+    if (spec.buffer) add_slot(parameters_, parameter_count_, spec);
+    if (!spec.trainable && !spec.buffer) add_slot(constants_, constant_count_, spec);
   }
   stored_slots_ = parameters_.size();
   stored_count_ = parameter_count_;
   for (const QuantizedSpec& each : quantized) add_quantized(each);
   for (QuantizedSlot& slot : quantized_)
-    if (const auto scale = quantization.input_scales.find(slot.slot.spec.name);
-        scale != quantization.input_scales.end() && slot.shape.format == WeightFormat::kInt8)
-      slot.input_scale = scale->second;
+    if (slot.shape.format == WeightFormat::kInt8)
+      slot.input_scale = find_or(quantization.input_scales, slot.slot.spec.name, 0);
 }
 
 void ParameterLayout::add_quantized(const QuantizedSpec& quantized) {
   const auto& [spec, shape, trained] = quantized;
   const int64_t offset = parameter_count_, count = spec.shape.elements();
-  parameters_.push_back({spec, offset});
-  parameter_count_ += count;
+  add_slot(parameters_, parameter_count_, spec);
   if (trained)
     packed_ranges_.push_back({.range = {.offset = offset,
                                   .count = count,
@@ -180,14 +184,12 @@ size_t ParameterLayout::slots_in(const TrainedRange& range) const {
 
 void ParameterLayout::take_parts(std::vector<ParameterSpec>& specs) const {
   for (ParameterSpec& spec : specs)
-    if (const auto found = division_->parameters.find(spec.name); found != division_->parameters.end())
-      spec.shape = local_shape(spec.shape, found->second, division_->rank);
+    if (const Sharding* sharding = find_value(division_->parameters, spec.name))
+      spec.shape = local_shape(spec.shape, *sharding, division_->rank);
 }
 
 const Sharding* ParameterLayout::sharding_of(const ParameterSlot& slot) const {
-  if (!division_) return nullptr;
-  const auto found = division_->parameters.find(slot.spec.name);
-  return found == division_->parameters.end() ? nullptr : &found->second;
+  return division_ ? find_value(division_->parameters, slot.spec.name) : nullptr;
 }
 
 Shape ParameterLayout::whole_shape(const ParameterSlot& slot) const {
@@ -248,11 +250,8 @@ void ParameterLayout::add_range(const std::vector<ParameterSpec>& specs, const P
   TrainedRange range{parameter_count_, 0, 0, group, ranges_.empty() ? "" : "." + std::to_string(ranges_.size())};
   range.is_divided = is_divided;
   for (const bool decay : {true, false}) {
-    for (const ParameterSpec& spec : specs) {
-      if (spec.weight_decay != decay) continue;
-      parameters_.push_back({spec, parameter_count_});
-      parameter_count_ += spec.shape.elements();
-    }
+    for (const ParameterSpec& spec : specs)
+      if (spec.weight_decay == decay) add_slot(parameters_, parameter_count_, spec);
     if (decay) range.decay_count = parameter_count_ - range.offset;
   }
   range.count = parameter_count_ - range.offset;

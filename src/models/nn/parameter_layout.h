@@ -44,6 +44,11 @@ struct ParameterGroup {
 
 bool matches(std::string_view name, std::string_view pattern);
 
+// The parameter up to which all together have more than `most` elements; null: there is none.
+const ParameterSpec* find_beyond(const std::vector<ParameterSpec>& specs, int64_t most);
+// Fills all elements of the parameter.
+void initialize(const ParameterSpec& spec, uint64_t seed, float* values);
+
 struct ParameterSlot {
   ParameterSpec spec;
   int64_t offset;  // elements, in the parameters or in the constants

@@ -77,8 +77,7 @@ TEST(WeightQuantization, AModelGivesNearlyTheSameInEveryFormat) {
     forward.load([&](const ParameterTarget& parameters) {
       ThreadPool pool(1);
       for (const ParameterSlot& slot : forward.layout().parameters())  // by name: the order differs
-        initialize(slot.spec.initializer, slot.spec.name, 1, slot.spec.shape,
-            {parameters.flat + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
+        initialize(slot.spec, 1, parameters.flat + slot.offset);
     });
     forward.set("ids", ids);
     const auto y = forward.run().output("y");

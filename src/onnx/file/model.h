@@ -96,7 +96,6 @@ struct OnnxAttribute {
 
 OnnxAttribute int_attribute(std::string name, int64_t value);
 OnnxAttribute float_attribute(std::string name, float value);
-OnnxAttribute text_attribute(std::string name, std::string value);
 OnnxAttribute ints_attribute(std::string name, std::vector<int64_t> values);
 OnnxAttribute tensor_attribute(std::string name, OnnxTensor tensor);
 

@@ -3,6 +3,7 @@
 #include <set>
 #include "base/fail.h"
 #include "base/files.h"
+#include "base/functions.h"
 #include "base/protobuf.h"
 #include "onnx/file/model.h"
 
@@ -393,9 +394,6 @@ OnnxAttribute int_attribute(std::string name, int64_t value) {
 OnnxAttribute float_attribute(std::string name, float value) {
   return {.name = std::move(name), .type = OnnxAttribute::kFloat, .f = value};
 }
-OnnxAttribute text_attribute(std::string name, std::string value) {
-  return {.name = std::move(name), .type = OnnxAttribute::kString, .s = std::move(value)};
-}
 OnnxAttribute ints_attribute(std::string name, std::vector<int64_t> values) {
   return {.name = std::move(name), .type = OnnxAttribute::kInts, .ints = std::move(values)};
 }
@@ -406,9 +404,7 @@ OnnxAttribute tensor_attribute(std::string name, OnnxTensor tensor) {
 }
 
 const OnnxAttribute* OnnxNode::find(const std::string& attribute) const {
-  for (const OnnxAttribute& candidate : attributes)
-    if (candidate.name == attribute) return &candidate;
-  return nullptr;
+  return find_item(attributes, attribute, &OnnxAttribute::name);
 }
 
 OnnxModel read_onnx(const std::string& path) {

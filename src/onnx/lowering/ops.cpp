@@ -3,6 +3,7 @@
 #include <limits>
 #include <numbers>
 #include "base/fail.h"
+#include "base/functions.h"
 #include "engine/ir/op.h"
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/broadcast.h"
@@ -485,7 +486,6 @@ OnnxLower find_onnx_lowering(std::string_view op) {
           [](OnnxLowering& to) { to.set(0, scaled_pixels(to, to.in(0), to.attrs<ScalePixelsAttrs>().scaling)); }},
       {"softmax", [](OnnxLowering& to) { to.add("Softmax", {to.in(0)}, {int_attribute("axis", -1)}); }},
       {"split", lower_split}, {"stop_gradient", [](OnnxLowering& to) { to.set(0, to.in(0)); }}};
-  const auto found = table.find(op);
-  return found == table.end() ? nullptr : found->second;
+  return find_or(table, op, nullptr);
 }
 }  // namespace linnet

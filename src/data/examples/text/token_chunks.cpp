@@ -158,11 +158,12 @@ void fill_row(const TokenStream& stream, const ChunkOptions& options, int64_t ro
     set_start(batch, at, t, start);
   }
 }
-}  // namespace
 
+// `use` distinguishes sequences of one seed.
 uint64_t epoch_key(uint64_t seed, uint64_t use, int64_t epoch) {
   return mix64(mix64(seed + 0x9e3779b97f4a7c15u) ^ use ^ mix64(static_cast<uint64_t>(epoch)));
 }
+}  // namespace
 
 ShuffledIndex::ShuffledIndex(int64_t count, uint64_t key) : count_(static_cast<uint64_t>(count)), key_(key) {
   half_bits_ = std::max(1, (static_cast<int>(std::bit_width(count_ > 0 ? count_ - 1 : 0)) + 1) / 2);

@@ -53,9 +53,6 @@ struct ChunkOptions {
   bool separator_ends = true;
 };
 
-// The random key of an epoch; `use` distinguishes sequences of one seed.
-uint64_t epoch_key(uint64_t seed, uint64_t use, int64_t epoch);
-
 // A pseudo-random bijection of [0, count): a Feistel network of four rounds, repeated until it lands inside.
 class ShuffledIndex {
  public:

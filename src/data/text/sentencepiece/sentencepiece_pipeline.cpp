@@ -1,4 +1,5 @@
 #include <algorithm>
+#include "base/functions.h"
 #include "base/text.h"
 #include "data/text/pretrained_files.h"
 #include "data/text/sentencepiece/sentencepiece_pretrained.h"
@@ -6,8 +7,6 @@
 
 namespace linnet {
 namespace {
-using Pieces = std::vector<SentencePieceModelFile::Piece>;
-
 // How a class cuts texts, and how it changes them before.
 enum Cut { kAtSpaces, kWords, kLlama, kGemma };
 enum Change { kPlain, kMap, kMapAndSpaces, kAlbert, kDeberta };
@@ -113,10 +112,7 @@ class Converter {
 
  private:
   bool is_bpe() const { return file_.model_type == 2; }
-  TokenId find(const std::string& piece) const {
-    const auto found = ids_.find(piece);
-    return found == ids_.end() ? kNoToken : found->second;
-  }
+  TokenId find(const std::string& piece) const { return find_or(ids_, piece, kNoToken); }
 
   void add_piece(const std::string& text, float score = 0) {
     if (ids_.emplace(text, static_cast<TokenId>(pieces_.size())).second) pieces_.push_back({text, score});
@@ -193,9 +189,8 @@ class Converter {
   }
 
   TokenId id_of(const std::string& text) const {
-    for (const AddedToken& token : added_)
-      if (token.text == text) return token.id;
-    return find(text);
+    const AddedToken* token = find_item(added_, text, &AddedToken::text);
+    return token ? token->id : find(text);
   }
 
   Json normalizer() const {
@@ -321,7 +316,7 @@ class Converter {
   const SentencePieceModelFile& file_;
   const JsonObject& config_;
   const JsonObject& map_;
-  Pieces pieces_;
+  std::vector<SentencePieceModelFile::Piece> pieces_;
   std::unordered_map<std::string, TokenId> ids_;
   std::vector<AddedToken> added_;
   std::vector<std::string> names_;  // of the special tokens, in the order of kRoles

@@ -1,6 +1,7 @@
 #include "data/text/sentencepiece/sentencepiece_pretrained.h"
 #include <algorithm>
 #include "base/fail.h"
+#include "base/functions.h"
 #include "base/text.h"
 #include "data/text/pretrained_files.h"
 #include "data/text/unicode/utf8.h"
@@ -228,8 +229,7 @@ std::string SentencePiecePretrained::piece(TokenId id) const {
 }
 
 TokenId SentencePiecePretrained::id_of(std::string_view piece) const {
-  const auto found = ids_.find(std::string(piece));
-  return found == ids_.end() ? kNoToken : found->second;
+  return find_or(ids_, std::string(piece), kNoToken);
 }
 
 bool SentencePiecePretrained::is_special(TokenId id) const {
