@@ -22,8 +22,9 @@ bool has_type(const Json& value, std::string_view type) {
 // Each function returns a subroutine.
 class JsonGrammar {
  public:
-  JsonGrammar()
-      : space_(make_space()), string_(make_string()), integer_(make_number(false)), number_(make_number(true)) {
+  explicit JsonGrammar(const Json& whole = {})
+      : whole_(whole), space_(make_space()), string_(make_string()), integer_(make_number(false)),
+        number_(make_number(true)) {
     Node simple = string_;
     for (const Node other : {number_, g_.text("true", 0), g_.text("false", 0), g_.text("null", 0)})
       simple = g_.either(simple, other);
@@ -45,6 +46,7 @@ class JsonGrammar {
     if (json.is_boolean() && json.get<bool>()) return any_;
     if (!json.is_object()) fail_at(where, "it is no object");
     check_keywords(json, where);
+    if (const Json* place = json.find("$ref")) return referred(*place, where + "/$ref");
     if (const Json* several = json.find("anyOf")) return any_of(*several, where + "/anyOf");
     const std::vector<std::string> types = types_of(json, where);
     if (json.contains("const")) return one_of(Json::array({json["const"]}), types, where + "/const");
@@ -57,20 +59,21 @@ class JsonGrammar {
 
  private:
   static void check_keywords(const Json& json, const std::string& where) {
-    constexpr std::string_view kIgnored[] = {"title", "description", "$schema", "$id", "$comment", "default",
-        "examples", "readOnly", "writeOnly", "deprecated"};
+    constexpr std::string_view kIgnored[] = {"title", "description", "$schema", "$id", "$comment", "$defs",
+        "definitions", "default", "examples", "readOnly", "writeOnly", "deprecated"};
     constexpr std::string_view kKnown[] = {
-        "type", "properties", "required", "additionalProperties", "items", "enum", "const", "anyOf"};
-    const bool chooses = json.contains("anyOf") || json.contains("enum") || json.contains("const");
+        "type", "properties", "required", "additionalProperties", "items", "enum", "const", "anyOf", "$ref"};
+    const bool chooses =
+        json.contains("anyOf") || json.contains("enum") || json.contains("const") || json.contains("$ref");
     size_t choices = 0;
     for (const auto& [key, value] : json.items()) {
       if (std::ranges::find(kIgnored, key) != std::end(kIgnored)) continue;
       if (std::ranges::find(kKnown, key) == std::end(kKnown))
         fail_at(where, "the keyword \"" + key + "\" is not supported");
-      choices += key != "type" || json.contains("anyOf");
+      choices += key != "type" || json.contains("anyOf") || json.contains("$ref");
     }
     if (chooses && choices > 1)
-      fail_at(where, "beside \"anyOf\", \"enum\" or \"const\" other keywords are not supported");
+      fail_at(where, "beside \"anyOf\", \"enum\", \"const\" or \"$ref\" other keywords are not supported");
   }
 
   static std::vector<std::string> types_of(const Json& json, const std::string& where) {
@@ -83,6 +86,19 @@ class JsonGrammar {
     for (const std::string& type : types)
       if (std::ranges::find(kTypes, type) == std::end(kTypes)) fail_at(where, "there is no type \"" + type + "\"");
     return types;
+  }
+
+  // A schema of another place, "#/$defs/NAME".
+  Node referred(const Json& place, const std::string& where) {
+    const std::string path = place.is_string() ? place.text() : "";
+    const auto [known, is_new] = referred_.try_emplace(path, -1);
+    if (!is_new && known->second < 0) fail_at(where, "a schema that contains itself is not supported");
+    if (!is_new) return known->second;
+    const std::vector<std::string_view> parts = split(path, '/');
+    const Json* found = parts.size() > 1 && parts[0] == "#" ? &whole_ : nullptr;
+    for (size_t i = 1; i < parts.size() && found; ++i) found = found->find(parts[i]);
+    if (!found) fail_at(where, "there is no " + place.dump());
+    return known->second = schema(*found, path.substr(1));
   }
 
   Node any_of(const Json& several, const std::string& where) {
@@ -125,8 +141,9 @@ class JsonGrammar {
     for (const std::string& name : required)
       if (!properties.contains(name)) fail_at(where + "/required", "there is no property " + Json(name).dump());
     const Json* more = json.find("additionalProperties");
-    if (more && !more->is_boolean())
-      fail_at(where, "the keyword \"additionalProperties\" is supported with true and false");
+    if (more && more->is_object() && properties.empty())
+      return open_object(schema(*more, where + "/additionalProperties"));
+    if (more && !more->is_boolean()) fail_at(where, "beside properties \"additionalProperties\" is true or false");
     if (properties.empty() && !(more && !more->get<bool>())) return object_;
     // From the last property to the first: continuations if none was written yet, and if some were.
     Node first = g_.text("}", 0), after = first;
@@ -207,6 +224,8 @@ class JsonGrammar {
     return g_.either(whole, g_.text("-", whole));
   }
 
+  const Json& whole_;
+  std::map<std::string, Node> referred_;  // by place; -1: not finished
   TextGrammar g_;
   const Node space_, string_, integer_, number_;
   Node any_ = 0, object_ = 0, array_ = 0;
@@ -219,7 +238,7 @@ TextGrammar json_object_grammar() {
 }
 
 TextGrammar json_schema_grammar(const Json& schema) {
-  JsonGrammar grammar;
+  JsonGrammar grammar(schema);
   return grammar.finish(grammar.schema(schema, ""));
 }
 }  // namespace linnet

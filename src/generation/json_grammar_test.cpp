@@ -71,13 +71,37 @@ TEST(JsonGrammar, HasTheTextsOfASchema) {
   EXPECT_TRUE(several.finished()) << "whole in two ways, and there is nothing more";
 }
 
+// As pydantic writes nested models and dictionaries.
+TEST(JsonGrammar, SchemasOfOtherPlaces) {
+  const auto grammar =
+      grammar_of(R"({"$defs": {"Step": {"properties": {"text": {"type": "string"}}, "required": ["text"]}},
+      "properties": {"first": {"$ref": "#/$defs/Step", "description": "where to begin"},
+                     "all": {"items": {"$ref": "#/$defs/Step"}},
+                     "ages": {"type": "object", "additionalProperties": {"type": "integer"}}},
+      "required": ["first", "all", "ages"]})");
+  EXPECT_TRUE(
+      has(grammar, R"({"first": {"text": "a"}, "all": [{"text": "b"}, {"text": ""}], "ages": {"c": 1, "d": 2}})"));
+  EXPECT_TRUE(has(grammar, R"({"first": {"text": "a"}, "all": [], "ages": {}})"));
+  EXPECT_FALSE(has(grammar, R"({"first": {}, "all": [], "ages": {}})"));
+  EXPECT_FALSE(has(grammar, R"({"first": {"text": "a"}, "all": [], "ages": {"c": "d"}})"));
+}
+
 TEST(JsonGrammar, ARefusalNamesTheKeywordAndWhereItStands) {
   EXPECT_NE(refusal(R"({"properties": {"a": {"type": "string", "pattern": "x"}}})")
                 .find("at /properties/a: the keyword \"pattern\""),
       std::string::npos);
-  for (const char* key : {"$ref", "oneOf", "allOf", "not", "minimum", "maxItems", "format", "minLength", "prefixItems"})
+  for (const char* key : {"oneOf", "allOf", "not", "minimum", "maxItems", "format", "minLength", "prefixItems"})
     EXPECT_NE(refusal(std::string("{\"") + key + "\": []}").find(key), std::string::npos) << key;
-  EXPECT_NE(refusal(R"({"type": "object", "additionalProperties": {"type": "string"}})").find("additionalProperties"),
+  EXPECT_NE(
+      refusal(R"({"properties": {"a": {}}, "additionalProperties": {"type": "string"}})").find("additionalProperties"),
+      std::string::npos);
+  EXPECT_NE(refusal(R"({"items": {"$ref": "#/$defs/A"}, "$defs": {"B": {}}})")
+                .find("at /items/$ref: there is no \"#/$defs/A\""),
+      std::string::npos);
+  EXPECT_NE(
+      refusal(R"({"$ref": "#/$defs/A", "$defs": {"A": {"items": {"$ref": "#/$defs/A"}}}})").find("contains itself"),
+      std::string::npos);
+  EXPECT_NE(refusal(R"({"$ref": "#/$defs/A", "$defs": {"A": {"pattern": "x"}}})").find("at /$defs/A: the keyword"),
       std::string::npos);
   for (const char* schema :
       {"false", "[]", R"({"type": "text"})", R"({"type": 1})", R"({"enum": []})", R"({"enum": 1})", R"({"anyOf": []})",
