@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include "base/text.h"
 #include "engine/profile/profile.h"
@@ -26,10 +25,6 @@ struct ModuleNode {
   int64_t merged = 1;  // modules that this line stands for
 };
 
-bool is_number(const std::string& name) {
-  return !name.empty() && std::ranges::all_of(name, [](unsigned char c) { return std::isdigit(c); });
-}
-
 ModuleNode module_tree(const ProfileSummary& summary, bool each) {
   ModuleNode root;
   std::map<std::string, std::map<std::string, bool>> numbers;  // of each merged line, which were met
@@ -42,7 +37,7 @@ ModuleNode module_tree(const ProfileSummary& summary, bool each) {
       const size_t end = std::min(module.find('.', start), module.size());
       std::string name = module.substr(start, end - start);
       path += "." + name;
-      if (!each && is_number(name)) {
+      if (!each && is_digits(name)) {
         const std::string number = std::exchange(name, "*");
         path.replace(path.size() - number.size(), number.size(), "*");
         numbers[path][number] = true;
