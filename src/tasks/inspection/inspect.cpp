@@ -45,9 +45,7 @@ void check_text_length(const std::vector<int32_t>& ids, int64_t most, const std:
 }
 
 InspectedSequence shown(const std::string& name, const std::vector<int32_t>& ids, const TokenText& text) {
-  InspectedSequence sequence{name, {}};
-  for (const int32_t id : ids) sequence.tokens.push_back(text(id));
-  return sequence;
+  return {name, mapped(ids, text)};
 }
 
 InspectedAnswer shown(const FoundAnswer& found, const TokenText& text) {
@@ -68,13 +66,11 @@ InspectedAnswer shown(const FoundAnswer& found, const TokenText& text) {
 Inspection inspection_of(const std::string& folder, const char* kind, const InspectOptions& options,
     const Question& question, std::vector<InspectedSequence> sequences, const TokenText& answer_text) {
   Findings found = look_inside(question, options.steps, options.threads);
-  Inspection inspection{.model = folder,
+  return {.model = folder,
       .kind = kind,
       .sequences = std::move(sequences),
       .attention = std::move(found.attention),
-      .answers = {}};
-  for (const FoundAnswer& answer : found.answers) inspection.answers.push_back(shown(answer, answer_text));
-  return inspection;
+      .answers = mapped(found.answers, [&](const FoundAnswer& answer) { return shown(answer, answer_text); })};
 }
 
 int32_t class_of(const std::vector<std::string>& classes, const std::string& name) {
