@@ -115,7 +115,7 @@ Service::Model Service::load(const std::string& description) {
 std::vector<std::string> Service::names() const {
   const std::lock_guard lock(mutex_);
   return mapped(
-      models_, [&](const Model& model) { return model->name + " (" + model_kind_name(model->resident->kind) + ")"; });
+      models_, [&](const Model& model) { return model->name + " (" + enum_name(model->resident->kind) + ")"; });
 }
 
 void Service::reload() {
@@ -326,14 +326,13 @@ Service::Model Service::find(const std::string& name, std::initializer_list<Mode
         404, "there is no model \"" + name + "\"; /v1/models lists those there are", "model", "model_not_found");
   if (!does(*found))
     throw ApiError(400,
-        "the model \"" + name + "\" does not do this: its kind is " + model_kind_name((*found)->resident->kind),
-        "model");
+        "the model \"" + name + "\" does not do this: its kind is " + enum_name((*found)->resident->kind), "model");
   return *found;
 }
 
 ModelDescription Service::describe(const ServedModel& model) {
   const LoadedModel& resident = *model.resident;
-  ModelDescription description{.name = model.name, .kind = model_kind_name(resident.kind), .created = model.created};
+  ModelDescription description{.name = model.name, .kind = enum_name(resident.kind), .created = model.created};
   if (resident.text) {
     description.chat = resident.text->model().has_chat_template();
     description.room = resident.text->model().room();

@@ -271,12 +271,7 @@ class Batch {
   }
 
   TextRequest read(const std::string& line, const std::string& where) const {
-    TextRequest request;
-    request.options = options_.text, request.where = where;
-    if (!options_.json) {
-      request.prompt = line;
-      return request;
-    }
+    if (!options_.json) return {.prompt = line, .options = options_.text, .where = where};
     if (model_.kind == ModelKind::kLanguage) return parse_text_request(line, options_.text, where);
     // For other models "text" has what parse_text_request() calls a prompt.
     const Json json = Json::parse(line, where + ":", JsonLimits::request().with_unique_keys());
@@ -393,11 +388,6 @@ class Batch {
   BatchCounts counts_;
 };
 }  // namespace
-
-const char* model_kind_name(ModelKind kind) {
-  static constexpr const char* kNames[] = {"language", "translation", "classifier", "embedder", "spans"};
-  return kNames[static_cast<size_t>(kind)];
-}
 
 std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const LoadedModelOptions& options) {
   const uint64_t lost_before = count_lost_pages();
