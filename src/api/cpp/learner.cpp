@@ -109,8 +109,7 @@ void Learner::State::load(const Arrays& batch, const BatchKind& kind, int64_t sa
     std::byte* to = store.data(name);
     const std::span<const std::byte> bytes = batch.has(name) ? batch.bytes(name) : std::span<const std::byte>{};
     std::copy(bytes.begin(), bytes.end(), to);
-    const bool is_label = type.dtype == DType::kI32 && (name == "labels" || name == "targets");
-    std::memset(to + bytes.size(), is_label ? 0xff : 0, type.bytes() - bytes.size());
+    std::memset(to + bytes.size(), is_label(name, type.dtype) ? 0xff : 0, type.bytes() - bytes.size());
   }
   given.clear();  // what set() gave is gone
   fill_mask(kind, samples);
@@ -202,8 +201,7 @@ StepResult Learner::step(std::span<const Arrays> batches, double rate) {
   State& s = state();
   const Busy busy(s.busy, "a learner");
   s.check_step(rate, batches.size());
-  std::vector<const State::BatchKind*> kinds;
-  for (const Arrays& batch : batches) kinds.push_back(&s.kind_of(batch, true));
+  const auto kinds = mapped(batches, [&](const Arrays& batch) { return &s.kind_of(batch, true); });
   const int64_t step = s.steps + 1;
   StepReport report{};
   if (s.options.accumulate == 1) {

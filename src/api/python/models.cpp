@@ -100,12 +100,7 @@ nb::list check(const nb::dict& given) {
   const ConfigChoice choice = choice_of(given);
   const std::vector<CheckLine> lines = without_gil([&] { return run_checks(TaskCheck(choice.load()).subject()); });
   nb::list found;
-  for (const CheckLine& line : lines)
-    found.append(nb::make_tuple(line.name,
-        line.verdict == Verdict::kPass   ? "pass"
-        : line.verdict == Verdict::kFail ? "fail"
-                                         : "skip",
-        line.figure));
+  for (const CheckLine& line : lines) found.append(nb::make_tuple(line.name, enum_name(line.verdict), line.figure));
   return found;
 }
 

@@ -30,7 +30,7 @@ struct Workload {
   bool forward_apart = false;  // measure the forward pass alone too
   std::shared_ptr<Module> model;
   LossFunction loss;
-  OptimizerAttrs optimizer;
+  OptimizerAttrs optimizer;  // Adam, by default as Kingma & Ba have it
   double learning_rate = 0;
   int64_t batches = 0;
   std::vector<WorkloadInput> inputs;
