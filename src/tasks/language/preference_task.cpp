@@ -261,14 +261,10 @@ TaskEvaluation evaluate_preferences(
       [&](const std::string& file) { return PairReader(config, opened, opened.folder).read(file); },
       [&] { return load_preference_pairs(config, opened, opened.folder); });
   PreferenceSession session(config, opened.model, false, true);
-  check_fits(session.store, "");
-  session.allocate();
-  session.store.touch();
-  session.trainer->state().initialize_constants();
+  take_memory(session, "");
   load_reference(session, config);
   session.set_references(pairs);
-  session.trainer->state().load_parameters(
-      [&](const ParameterTarget& parameters) { opened.weights()(session.layout, parameters); });
+  load_weights(session, opened.weights());
   return session.evaluate(pairs, SharedWork::alone());
 }
 }  // namespace linnet
