@@ -132,8 +132,7 @@ void Session::bind_inputs(const std::vector<BatchInput>& inputs) {
 // Whether a training device should hold the dataset, so that steps need no host.
 bool Session::has_room_for(const std::vector<ResidentOptions::Input>& data) const {
   if (data.empty() || store.device().is_host() || is_limited() || trainer->options().accumulates()) return false;
-  size_t bytes = 0;
-  for (const ResidentOptions::Input& input : data) bytes += input.type.bytes();
+  const auto bytes = sum_of<size_t>(data, [](const ResidentOptions::Input& input) { return input.type.bytes(); });
   return bytes < store.device().info().free_bytes / 4;
 }
 

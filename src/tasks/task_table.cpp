@@ -114,8 +114,8 @@ std::string data_text(const Config& config) {
 }
 
 std::string parameters_text(const SafetensorsFile& weights) {
-  int64_t count = 0;
-  for (const SafetensorsEntry& entry : weights.entries()) count += entry.type.shape.elements();
+  auto count =
+      sum_of<int64_t>(weights.entries(), [](const SafetensorsEntry& entry) { return entry.type.shape.elements(); });
   if (const auto frozen = FrozenWeights::beside(weights, FrozenWeights::Check::kShapes))
     count += frozen->parameter_count();
   return std::to_string(count);

@@ -5,6 +5,7 @@
 #include "api/cpp/learner_state.h"
 #include "base/error.h"
 #include "engine/plan/store.h"
+#include "models/nn/pipeline_parallel.h"
 
 namespace linnet {
 namespace {
@@ -164,8 +165,7 @@ Arrays Learner::State::outputs_of(const BatchKind& kind, int64_t rows) const {
 }
 
 const ParameterSlot& Learner::State::slot_of(const std::string& name) const {
-  for (const ParameterSlot& slot : layout.parameters())
-    if (slot.spec.name == name) return slot;
+  if (const ParameterSlot* slot = find_parameter(layout, name)) return *slot;
   fail_user("the model has no parameter \"", name, "\"");
 }
 

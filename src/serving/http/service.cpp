@@ -70,8 +70,7 @@ std::string metric_line(const std::string& name, const ServiceMetrics::Labels& l
 }  // namespace
 
 Service::Service(const ServiceOptions& options) : options_(options) {
-  std::vector<std::string> names;
-  for (const std::string& model : options_.models) names.push_back(split_model(model).first);
+  const auto names = mapped(options_.models, [](const std::string& model) { return split_model(model).first; });
   for (const std::string& draft : options_.drafts) {
     const auto [name, folder] = split_model(draft);
     if (folder == draft && names.size() > 1)
@@ -343,10 +342,8 @@ ModelDescription Service::describe(const ServedModel& model) {
 }
 
 std::string Service::models_text() const {
-  std::vector<ModelDescription> descriptions;
   const std::lock_guard lock(mutex_);
-  for (const Model& model : models_) descriptions.push_back(describe(*model));
-  return format_models(descriptions);
+  return format_models(mapped(models_, [](const Model& model) { return describe(*model); }));
 }
 
 std::string Service::metrics_text() const {

@@ -371,10 +371,9 @@ class Batch {
     return head.substr(0, head.size() - 1) + ",\"embedding\":[" + numbers + "]}";
   }
 
-  static std::string one_line(const std::string& text) {
-    std::string line;
-    for (const char c : text) line += c == '\n' ? "\\n" : std::string(1, c);
-    return line;
+  static std::string one_line(std::string text) {
+    replace_all(text, "\n", "\\n");
+    return text;
   }
 
   LoadedModel& model_;

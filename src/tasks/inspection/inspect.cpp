@@ -1,4 +1,5 @@
 #include "base/fail.h"
+#include "base/text.h"
 #include "data/text/unicode/utf8.h"
 #include "models/families/family.h"
 #include "models/nn/model_file.h"
@@ -26,7 +27,7 @@ std::string token_text(const Tokenizer& tokenizer, int32_t id) {
     const std::string text = pretrained->decode(std::span(&id, 1), false);
     return !text.empty() && invalid_utf8_at(text) == text.npos ? text : piece;
   }
-  for (size_t at = 0; (at = piece.find(mark, at)) != piece.npos; ++at) piece.replace(at, mark.size(), " ");
+  replace_all(piece, mark, " ");
   return piece;
 }
 

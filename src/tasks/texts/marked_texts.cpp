@@ -129,9 +129,8 @@ void for_each_record(const std::string& path, bool labelled, const UseRecord& us
 using WordRanges = std::vector<TextRange>;
 
 Json words_label(const WordRanges& words, const std::vector<std::string>& tags) {
-  Json ranges = Json::array();
-  for (const TextRange& word : words) ranges.push_back(Json::array({word.begin, word.end}));
-  return {{"words", std::move(ranges)}, {"tags", tags}};
+  const auto range_of = [](const TextRange& word) { return Json::array({word.begin, word.end}); };
+  return {{"words", mapped(words, range_of)}, {"tags", tags}};
 }
 
 // Joins tokens with spaces, and sets the WordRanges.

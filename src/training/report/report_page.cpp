@@ -119,12 +119,9 @@ Json run_data(const ReportRun& run, bool with_pictures) {
 }
 
 // Escapes JSON so that nothing in it ends a script element.
-std::string script_text(const std::string& json) {
-  std::string result;
-  for (const char c : json)
-    if (c == '<') result += "\\u003c";
-    else result += c;
-  return result;
+std::string script_text(std::string json) {
+  replace_all(json, "<", "\\u003c");
+  return json;
 }
 
 std::string filled(const std::map<std::string, std::string>& values) {
@@ -179,10 +176,11 @@ std::string packed(const InspectedAttention& map) {
 }
 
 Json described(const Inspection& inspection, bool is_page) {
-  Json json{{"model", inspection.model}, {"kind", inspection.kind}, {"sequences", Json::array()}};
-  for (const InspectedSequence& sequence : inspection.sequences)
-    json["sequences"].push_back({{"name", sequence.name}, {"tokens", sequence.tokens}});
-  json["answers"] = Json::array();
+  const auto shown = [](const InspectedSequence& sequence) {
+    return Json{{"name", sequence.name}, {"tokens", sequence.tokens}};
+  };
+  Json json{{"model", inspection.model}, {"kind", inspection.kind}, {"sequences", mapped(inspection.sequences, shown)},
+      {"answers", Json::array()}};
   for (const InspectedAnswer& answer : inspection.answers) {
     Json likeliest = Json::array(), shares = Json::object();
     for (const auto& [text, probability] : answer.likeliest)
