@@ -187,6 +187,7 @@ Inspection inspect_masked_model(const std::string& folder, const InspectOptions&
   return inspection_of(folder, "masked language model", options, question, {shown("text", ids, text)}, text);
 }
 
+namespace {
 Inspection inspect_encoder(const std::string& folder, const InspectOptions& options) {
   refuse_answer(options, "'" + folder + "' is an encoder, which answers nothing");
   PretrainedModel opened = open_pretrained(folder);
@@ -199,6 +200,7 @@ Inspection inspect_encoder(const std::string& folder, const InspectOptions& opti
   const TokenText text = [&](int32_t id) { return token_text(*tokenizer, id); };
   return inspection_of(folder, "encoder", options, question, {shown("text", ids, text)}, text);
 }
+}  // namespace
 
 Inspection inspect_model(const std::string& folder, const InspectOptions& options) {
   if (const std::optional<Config> run = run_config(folder)) {
