@@ -125,10 +125,8 @@ class ScoringSession : public Session {
  public:
   ScoringSession(const Config& config, CausalModel& model, const std::vector<int64_t>& lengths)
       : Session(config, model, false) {
-    std::vector<LossFunction> losses;
-    for (const int64_t length : lengths)
-      losses.push_back([&model, length](Trace& trace) { return causal_loss(model, trace, 1, length); });
-    plan(token_inputs({.rows = 1, .length = lengths.back()}, false), losses);
+    const auto loss = [&model](Trace& trace, int64_t length) { return causal_loss(model, trace, 1, length); };
+    plan(token_inputs({.rows = 1, .length = lengths.back()}, false), losses_of(lengths, loss));
   }
 };
 

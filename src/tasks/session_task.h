@@ -52,6 +52,12 @@ class Session {
   bool has_room_for(const std::vector<ResidentOptions::Input>& data) const;
 };
 
+// The loss of each batch shape, as loss(trace, shape) traces it.
+template <class Shapes, class Loss> std::vector<LossFunction> losses_of(const Shapes& shapes, const Loss& loss) {
+  return mapped<LossFunction>(
+      shapes, [&](const auto& shape) { return [loss, shape](Trace& trace) { return loss(trace, shape); }; });
+}
+
 LossTotal total_loss(int64_t batches, const SharedWork& ranks, FunctionRef<LossTotal(int64_t batch)> evaluate);
 
 // For a session that only evaluates or generates: allocates the planned memory and sets the constants. `advice`: what

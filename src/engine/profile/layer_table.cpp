@@ -33,9 +33,8 @@ ModuleNode module_tree(const ProfileSummary& summary, bool each) {
     ModuleNode* node = &root;
     std::string path;
     const std::string module = row.module.empty() ? "(outside modules)" : row.module;
-    for (size_t start = 0; start <= module.size();) {
-      const size_t end = std::min(module.find('.', start), module.size());
-      std::string name = module.substr(start, end - start);
+    for (const std::string_view part : split(module, '.')) {
+      std::string name(part);
       path += "." + name;
       if (!each && is_digits(name)) {
         const std::string number = std::exchange(name, "*");
@@ -45,7 +44,6 @@ ModuleNode module_tree(const ProfileSummary& summary, bool each) {
       node = &node->children[name];
       node->merged = numbers.contains(path) ? static_cast<int64_t>(numbers[path].size()) : 1;
       node->times.add(row);
-      start = end + 1;
     }
   }
   return root;

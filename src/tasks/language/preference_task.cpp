@@ -38,14 +38,11 @@ class PreferenceSession : public Session {
       : Session(config, *causal_model, training, verify), pairs(config.data.batch_size),
         lengths(preference_lengths(longest_chat(config, *causal_model))),
         options_(preference_options(config, training)), model_(std::move(causal_model)) {
-    std::vector<LossFunction> losses;
-    for (const int64_t length : lengths)
-      losses.push_back([this, length](Trace& trace) {
-        PreferenceOptions options = options_;
-        if (!trace.options().training) options.label_smoothing = 0;
-        return preference_loss(*model_, trace, pairs, length, options);
-      });
-    plan(preference_inputs(pairs, lengths.back()), losses);
+    plan(preference_inputs(pairs, lengths.back()), losses_of(lengths, [this](Trace& trace, int64_t length) {
+      PreferenceOptions options = options_;
+      if (!trace.options().training) options.label_smoothing = 0;
+      return preference_loss(*model_, trace, pairs, length, options);
+    }));
   }
 
   // Sets the pairs' references to the loaded weights' log probabilities, if the method compares with them.
