@@ -175,6 +175,15 @@ std::vector<SentBucket> sent_buckets(const Plan& plan, const Trainer& trainer) {
   return sent;
 }
 
+// For one process, with all its micro-batches and the update.
+double estimated_step_seconds(const Trainer& trainer, const MachineSpeed& speed) {
+  double seconds = plan_seconds(trainer.plans().apply_plan(), speed);
+  for (const StepPlans& plans : longest_step(trainer, speed))
+    seconds += static_cast<double>(trainer.options().accumulate_steps) *
+               (plan_seconds(plans.forward, speed) + plan_seconds(plans.backward, speed));
+  return seconds;
+}
+
 class RankReader {
  public:
   RankReader(const Trainer& trainer, const MachineSpeed& speed, const RankLayout& layout)
@@ -319,14 +328,6 @@ TrainingStep step_of_ranks(std::vector<RankStages> ranks, const RankLayout& layo
   for (int chunk = 0; chunk < layout.interleave; ++chunk)
     for (RankStages& rank : ranks) step.stages.push_back(std::move(rank.stages[chunk]));
   return step;
-}
-
-double estimated_step_seconds(const Trainer& trainer, const MachineSpeed& speed) {
-  double seconds = plan_seconds(trainer.plans().apply_plan(), speed);
-  for (const StepPlans& plans : longest_step(trainer, speed))
-    seconds += static_cast<double>(trainer.options().accumulate_steps) *
-               (plan_seconds(plans.forward, speed) + plan_seconds(plans.backward, speed));
-  return seconds;
 }
 
 int count_layers(const ParameterLayout& layout) {

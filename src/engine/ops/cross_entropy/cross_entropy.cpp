@@ -9,13 +9,13 @@
 #include "engine/ops/reduce/reduce.h"
 
 namespace linnet {
+namespace {
 void check_targets(const TensorView& targets, int64_t classes) {
   const int32_t* target = targets.as<const int32_t>();
   for (int64_t i = 0; i < targets.elements(); ++i)
     if (target[i] >= classes) fail_user("target id ", target[i], " is outside the vocabulary of ", classes);
 }
 
-namespace {
 std::vector<TensorType> infer_cross_entropy(const InferArgs& args) {
   const TensorType &logits = args.in[0], &targets = args.in[1];
   expect(logits.shape.rank() >= 1 && is_float(logits.dtype), "got logits ", logits);
