@@ -161,7 +161,7 @@ void linear_cross_entropy_expect_operands(const InferArgs& args) {
   const std::string both = "got " + hidden.text() + " and weight " + weight.text();
   expect(is_float(hidden.dtype) && hidden.dtype == weight.dtype && hidden.shape.rank() >= 1, both);
   expect(weight.shape.rank() == 2 && weight.shape[1] == hidden.shape[-1], both, ", expected [V, D]");
-  const Shape rows(hidden.shape.sizes().first(hidden.shape.rank() - 1));
+  const Shape rows = leading_axes(hidden.shape);
   expect(targets == TensorType{DType::kI32, rows}, "got ", hidden, " and targets ", targets);
   if (bias)
     expect(args.in[3] == TensorType{weight.dtype, {weight.shape[0]}}, "got weight ", weight, " and bias ", args.in[3]);
