@@ -44,6 +44,10 @@ inline void replace_all(std::string& text, std::string_view from, std::string_vi
     text.replace(at, from.size(), to);
 }
 
+inline bool is_digits(std::string_view text) {  // at least one, and nothing else
+  return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+}
+
 // Lowers A to Z, whatever the locale; other bytes stay.
 constexpr char lower_ascii(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 inline std::string lower_ascii(std::string_view text) {

@@ -152,11 +152,6 @@ class SlotModel {
 // The index of the first of ascending lengths that is at least `length`; the number of lengths if none is.
 size_t padded_to(std::span<const int64_t> lengths, int64_t length);
 
-// Binds unbound inputs of these graphs, each as large as its largest use: integers ("generate.*") in a batch region,
-// states ("cache.*", "memory.*") in a cache. The caller binds parameters and constants. `cache`: where the states
-// begin, in a region that grows to hold them; otherwise they get their own.
-void bind_generation_inputs(Store& store, const std::vector<const Graph*>& graphs, std::optional<Location> cache = {});
-
 constexpr int64_t kPrefixAsCache = -1;
 
 struct CausalOptions {

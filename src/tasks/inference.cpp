@@ -14,15 +14,8 @@ void take_model_weights(
     Session& session, const std::string& folder, const std::string& advice, const LoadWeights& load) {
   const auto packed = ParameterFile::open(folder);
   if (!packed) return take_weights(session, advice, load);
-  check_fits(session.store, advice);
-  session.allocate();
-  session.store.touch();
-  ThreadPool& pool = session.trainer->pool();
-  session.layout.initialize_constants(session.store.as<float>(state::kConstants), pool);
-  if (!packed->load(session.store, session.layout, pool))
-    session.trainer->state().load_parameters(
-        [&](const ParameterTarget& parameters) { load(session.layout, parameters); });
-  session.store.push(state::kConstants);
+  take_memory(session, advice);
+  if (!packed->load(session.store, session.layout, session.trainer->pool())) load_weights(session, load);
   session.store.push(state::kParameters);
 }
 

@@ -121,18 +121,12 @@ std::unique_ptr<Predictor> predict_by_vit(const std::string& folder, const Infer
 
 constexpr int64_t kShortest = 16;  // the least padded length of a text; texts are scored one at a time
 
-size_t shape_for(const std::vector<int64_t>& lengths, size_t tokens) {
-  return static_cast<size_t>(std::ranges::lower_bound(lengths, static_cast<int64_t>(tokens)) - lengths.begin());
-}
-
 class ScoringSession : public Session {
  public:
   ScoringSession(const Config& config, CausalModel& model, const std::vector<int64_t>& lengths)
       : Session(config, model, false) {
-    std::vector<LossFunction> losses;
-    for (const int64_t length : lengths)
-      losses.push_back([&model, length](Trace& trace) { return causal_loss(model, trace, 1, length); });
-    plan(token_inputs({.rows = 1, .length = lengths.back()}, false), losses);
+    const auto loss = [&model](Trace& trace, int64_t length) { return causal_loss(model, trace, 1, length); };
+    plan(token_inputs({.rows = 1, .length = lengths.back()}, false), losses_of(lengths, loss));
   }
 };
 
@@ -156,7 +150,8 @@ class LanguageScorer : public Scorer {
     TextScore total;
     const auto longest = static_cast<size_t>(lengths_.back());
     for (size_t begin = 0; begin + 1 < ids.size(); begin += longest) {
-      const size_t size = std::min(longest, ids.size() - 1 - begin), shape = shape_for(lengths_, size);
+      const size_t size = std::min(longest, ids.size() - 1 - begin);
+      const size_t shape = padded_to(lengths_, static_cast<int64_t>(size));
       const auto length = static_cast<size_t>(lengths_[shape]);
       std::vector<int32_t> tokens(length, 0), targets(length, -1);
       std::copy_n(ids.begin() + begin, size, tokens.begin());
@@ -205,7 +200,7 @@ class TranslationScorer : public Scorer {
     cut_texts_ += frame_sentence(begun, frame.target_begin, frame.target_end, lengths_.back() + 1) || cut;
     std::vector<int32_t> target(begun.begin() + 1, begun.end());
     begun.pop_back();
-    const size_t rows = shape_for(lengths_, source.size()), columns = shape_for(lengths_, target.size());
+    const size_t rows = padded_to(lengths_, std::ssize(source)), columns = padded_to(lengths_, std::ssize(target));
     const auto source_length = static_cast<int32_t>(source.size()), target_length = static_cast<int32_t>(target.size());
     source.resize(lengths_[rows], tokenizers.special.pad);
     for (std::vector<int32_t>* side : {&begun, &target}) side->resize(lengths_[columns], tokenizers.special.pad);

@@ -60,14 +60,6 @@ std::string in_words(uint64_t bytes) {
   return bytes < 1000000 ? std::to_string(bytes) + " bytes" : std::to_string(bytes / 1000000) + " MB";
 }
 
-void fill(Session& session, const LoadWeights& load) {
-  session.allocate();
-  session.store.touch();
-  session.trainer->state().initialize_constants();
-  session.trainer->state().load_parameters(
-      [&](const ParameterTarget& parameters) { load(session.layout, parameters); });
-}
-
 // Returns freed memory to the system, so that it does not count.
 uint64_t trimmed_resident_bytes() {
   malloc_trim(0);
@@ -140,8 +132,7 @@ void Session::bind_inputs(const std::vector<BatchInput>& inputs) {
 // Whether a training device should hold the dataset, so that steps need no host.
 bool Session::has_room_for(const std::vector<ResidentOptions::Input>& data) const {
   if (data.empty() || store.device().is_host() || is_limited() || trainer->options().accumulates()) return false;
-  size_t bytes = 0;
-  for (const ResidentOptions::Input& input : data) bytes += input.type.bytes();
+  const auto bytes = sum_of<size_t>(data, [](const ResidentOptions::Input& input) { return input.type.bytes(); });
   return bytes < store.device().info().free_bytes / 4;
 }
 
@@ -169,16 +160,28 @@ LossTotal total_loss(int64_t batches, const SharedWork& ranks, FunctionRef<LossT
   return all;
 }
 
-void take_weights(Session& session, const std::string& advice, const LoadWeights& load) {
+void take_memory(Session& session, const std::string& advice) {
   check_fits(session.store, advice);
+  session.allocate();
+  session.store.touch();
+  session.trainer->state().initialize_constants();
+}
+
+void load_weights(Session& session, const LoadWeights& load) {
+  session.trainer->state().load_parameters(
+      [&](const ParameterTarget& parameters) { load(session.layout, parameters); });
+}
+
+void take_weights(Session& session, const std::string& advice, const LoadWeights& load) {
   const PackedWeights packed(session.inference_plans(), session.store);
-  fill(session, load);
+  take_memory(session, advice);
+  load_weights(session, load);
   packed.pack(session.store, session.trainer->pool());
 }
 
 void take_run_weights(Session& session, const std::string& folder) {
-  check_fits(session.store, "");
-  fill(session, weights_of(folder));
+  take_memory(session, "");
+  load_weights(session, weights_of(folder));
 }
 
 std::string SessionTask::advice() const {

@@ -52,11 +52,19 @@ class Session {
   bool has_room_for(const std::vector<ResidentOptions::Input>& data) const;
 };
 
+// The loss of each batch shape, as loss(trace, shape) traces it.
+template <class Shapes, class Loss> std::vector<LossFunction> losses_of(const Shapes& shapes, const Loss& loss) {
+  return mapped<LossFunction>(
+      shapes, [&](const auto& shape) { return [loss, shape](Trace& trace) { return loss(trace, shape); }; });
+}
+
 LossTotal total_loss(int64_t batches, const SharedWork& ranks, FunctionRef<LossTotal(int64_t batch)> evaluate);
 
-// For a session that only evaluates or generates: allocates the planned memory, and `load` fills it. Linear weights are
-// packed in place (engine/plan/plan.h), so "parameters" must not be read afterwards. `advice`: what needs
-// less, for the error if it does not fit.
+// For a session that only evaluates or generates: allocates the planned memory and sets the constants. `advice`: what
+// needs less, for the error if it does not fit.
+void take_memory(Session& session, const std::string& advice);
+void load_weights(Session& session, const LoadWeights& load);
+// Both. Linear weights are packed in place (engine/plan/plan.h), so "parameters" must not be read afterwards.
 void take_weights(Session& session, const std::string& advice, const LoadWeights& load);
 // The best weights of the run in `folder`, as saved: for readers of "parameters".
 void take_run_weights(Session& session, const std::string& folder);

@@ -30,6 +30,18 @@ void export_language_run(const std::string& folder, const std::string& out) {
   export_language_model(open_language_model(folder), out);
 }
 
+std::shared_ptr<const Tokenizer> load_pair_tokenizer(const Config& config, const std::string& folder, bool target) {
+  const TokenizerPair pair = load_tokenizers(config, folder);
+  return target ? pair.target : pair.source;
+}
+
+std::shared_ptr<const Tokenizer> load_text_tokenizer(const Config&, const std::string& folder, bool) {
+  if (file_exists(folder + "/tokenizer")) return open_run_tokenizer(folder);
+  if (file_exists(folder + "/tokenizer.numbers"))
+    fail_user("run '", folder, "' was trained on token numbers: it has no tokenizer");
+  return load_tokenizer(folder, "tokenizer");
+}
+
 constexpr std::array kActions{
     TaskActions{.kind = TaskKind::kTranslation,
         .make = make_translation_task,
@@ -114,8 +126,8 @@ std::string data_text(const Config& config) {
 }
 
 std::string parameters_text(const SafetensorsFile& weights) {
-  int64_t count = 0;
-  for (const SafetensorsEntry& entry : weights.entries()) count += entry.type.shape.elements();
+  auto count =
+      sum_of<int64_t>(weights.entries(), [](const SafetensorsEntry& entry) { return entry.type.shape.elements(); });
   if (const auto frozen = FrozenWeights::beside(weights, FrozenWeights::Check::kShapes))
     count += frozen->parameter_count();
   return std::to_string(count);
@@ -179,18 +191,6 @@ std::unique_ptr<TrainingTask> start_training_task(const Config& config, const st
   task->take_memory();
   task->initialize();
   return task;
-}
-
-std::shared_ptr<const Tokenizer> load_pair_tokenizer(const Config& config, const std::string& folder, bool target) {
-  const TokenizerPair pair = load_tokenizers(config, folder);
-  return target ? pair.target : pair.source;
-}
-
-std::shared_ptr<const Tokenizer> load_text_tokenizer(const Config&, const std::string& folder, bool) {
-  if (file_exists(folder + "/tokenizer")) return open_run_tokenizer(folder);
-  if (file_exists(folder + "/tokenizer.numbers"))
-    fail_user("run '", folder, "' was trained on token numbers: it has no tokenizer");
-  return load_tokenizer(folder, "tokenizer");
 }
 
 std::shared_ptr<const Tokenizer> load_run_tokenizer(const std::string& folder, bool target) {

@@ -26,7 +26,6 @@ Inspection inspect_language_model(const std::string& folder, const InspectOption
 Inspection inspect_translation(const std::string& folder, const InspectOptions& options);
 Inspection inspect_classifier(const std::string& folder, const InspectOptions& options);
 Inspection inspect_masked_model(const std::string& folder, const InspectOptions& options);
-Inspection inspect_encoder(const std::string& folder, const InspectOptions& options);
 
 // `linnet eval` by task: the requested examples, and the metrics on them.
 struct EvaluationRequest : InferenceOptions {
@@ -93,10 +92,6 @@ std::unique_ptr<TrainingTask> start_training_task(const Config& config, const st
 // A run folder's tokenizer, of any task and kind. `target`: with two vocabularies that of translations, otherwise of
 // sources. User error for a run without text.
 std::shared_ptr<const Tokenizer> load_run_tokenizer(const std::string& folder, bool target);
-
-// Of a translation run, and of one that reads one text.
-std::shared_ptr<const Tokenizer> load_pair_tokenizer(const Config& config, const std::string& folder, bool target);
-std::shared_ptr<const Tokenizer> load_text_tokenizer(const Config& config, const std::string& folder, bool target);
 
 // A run folder's description in lines, each ending in a newline. User error if it is no run.
 std::string describe_run(const std::string& folder);

@@ -101,7 +101,7 @@ RowWorker& rows_of(const linnet_model* model, ModelKind kind, const char* what) 
   need(model, "model");
   if (model->resident->kind != kind)
     fail(LINNET_BAD_ARGUMENT, "'", model->resident->folder, "' ", what, "; its kind is ",
-        model_kind_name(model->resident->kind));
+        enum_name(model->resident->kind));
   return *model->resident->rows;
 }
 
@@ -109,7 +109,7 @@ TextWorker& writer_of(const linnet_model* model) {
   need(model, "model");
   if (!model->resident->text)
     fail(LINNET_BAD_ARGUMENT, "'", model->resident->folder, "' writes no texts; its kind is ",
-        model_kind_name(model->resident->kind));
+        enum_name(model->resident->kind));
   return *model->resident->text;
 }
 
@@ -147,8 +147,7 @@ std::string write(TextWorker& worker, TextJob job, linnet_text_callback callback
 }
 
 TextRequest request_of(const linnet_generate_options& given, const char* prompt) {
-  TextRequest request;
-  request.where = "the prompt";
+  TextRequest request{.where = "the prompt"};
   const std::string text = text_of(prompt, "prompt");
   given.is_chat ? request.messages = ask(text, "") : request.prompt = text;
   TextGenerationOptions& options = request.options;
@@ -231,8 +230,7 @@ linnet_status linnet_encode(
     const linnet_model* model, const char* text, int32_t* tokens, size_t capacity, size_t* count) {
   return guarded([&] {
     need(model, "model"), need(count, "count");
-    TextRequest request;
-    request.prompt = text_of(text, "text"), request.where = "the text";
+    const TextRequest request{.prompt = text_of(text, "text"), .where = "the text"};
     const std::vector<int32_t> found = model->resident->rows
                                            ? model->resident->rows->model().encode(request.prompt).tokens
                                            : writer_of(model).model().prepare(request).prompt;
@@ -272,8 +270,7 @@ linnet_status linnet_translate(linnet_model* model, const char* text, char** tra
     need(translation, "translation");
     if (!worker.model().answers())
       fail(LINNET_BAD_ARGUMENT, "'", model->resident->folder, "' translates no texts; its kind is language");
-    TextRequest request;
-    request.prompt = text_of(text, "text"), request.where = "the text";
+    const TextRequest request{.prompt = text_of(text, "text"), .where = "the text"};
     const bool blank = request.prompt.find_first_not_of(" \t\r\n") == std::string::npos;
     *translation = copy_of(
         blank ? "" : write(worker, checked(worker, worker.model().prepare_translation(request)), nullptr, nullptr));

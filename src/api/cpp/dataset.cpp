@@ -40,10 +40,6 @@ int64_t stored_index(const std::vector<int64_t>* indices, int64_t index, int64_t
   return indices ? (*indices)[index] : index;
 }
 
-bool is_label(const std::string& name, DType dtype) {
-  return dtype == DType::kI32 && (name == "labels" || name == "targets");
-}
-
 // Fisher-Yates shuffle. The bias of a draw among `i` items is below i / 2^64.
 template <class T> void shuffle(std::vector<T>& items, uint64_t seed, uint64_t stream) {
   uint64_t state = seed * 0x9e3779b97f4a7c15u ^ (stream + 1) * 0xbf58476d1ce4e5b9u;
@@ -75,6 +71,10 @@ Dataset::Dataset() : state_(std::make_shared<State>()) {}
 Dataset::Dataset(const Dataset& other) = default;
 Dataset& Dataset::operator=(const Dataset& other) = default;
 Dataset::~Dataset() = default;
+
+bool is_label(const std::string& name, DType dtype) {
+  return dtype == DType::kI32 && (name == "labels" || name == "targets");
+}
 
 void Dataset::fail_width(const std::string& name) {
   fail_user("field \"", name, "\" has samples of different sizes; add_sequences() takes ids of any length");

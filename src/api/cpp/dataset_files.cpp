@@ -1,7 +1,8 @@
-#include <charconv>
 #include <fstream>
 #include <iterator>
 #include "base/fail.h"
+#include "base/numbers.h"
+#include "base/text.h"
 #include "data/examples/images/image_dataset.h"
 #include "linnet/dataset.h"
 #include "linnet/pretrained_tokenizer.h"
@@ -18,12 +19,8 @@ Dataset of_images(const ImageDataset& images) {
 
 // A column of a tab-separated line; empty if there are fewer.
 std::string_view column_of(std::string_view line, int64_t column) {
-  for (; column > 0; --column) {
-    const size_t tab = line.find('\t');
-    if (tab == line.npos) return {};
-    line.remove_prefix(tab + 1);
-  }
-  return line.substr(0, line.find('\t'));
+  const std::vector<std::string_view> columns = split(line, '\t');
+  return column < std::ssize(columns) ? columns[column] : std::string_view();
 }
 }  // namespace
 
@@ -70,11 +67,9 @@ Dataset Dataset::tsv(const std::string& path, const PretrainedTokenizer& tokeniz
     if (line.ends_with('\r')) line.pop_back();
     if ((header && number == 1) || line.empty()) continue;
     const std::string_view label = column_of(line, label_column);
-    int32_t value = 0;
-    const auto [end, problem] = std::from_chars(label.data(), label.data() + label.size(), value);
-    if (problem != std::errc{} || end != label.data() + label.size() || label.empty())
-      fail_user(path, ":", number, ": the label \"", std::string(label), "\" is not a number");
-    labels.push_back(value);
+    const auto value = parse_number<int32_t>(label);
+    if (!value) fail_user(path, ":", number, ": the label \"", std::string(label), "\" is not a number");
+    labels.push_back(*value);
     tokens.push_back(tokenizer.encode(column_of(line, text_column), {.max_length = max_length, .offsets = false}).ids);
   }
   if (labels.empty()) fail_user(path, ": the file has no lines");

@@ -21,6 +21,9 @@ Tensor zeros(Tensor like, const Shape& shape);
 // 0, 1, ... along the last axis: i32 of the shape of `tokens`.
 Tensor counted_positions(Tensor tokens);
 
+// Whether losses ignore the negative elements of an input of this name, so that -1 marks what does not count.
+bool is_label(const std::string& name, DType dtype);
+
 // An array's bytes. Throws Error(kUser), beginning with `what`, for a negative size or more than any memory.
 size_t checked_bytes(const std::string& what, const TensorType& type);
 

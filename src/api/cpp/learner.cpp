@@ -5,6 +5,7 @@
 #include "api/cpp/learner_state.h"
 #include "base/error.h"
 #include "engine/plan/store.h"
+#include "models/nn/pipeline_parallel.h"
 
 namespace linnet {
 namespace {
@@ -109,8 +110,7 @@ void Learner::State::load(const Arrays& batch, const BatchKind& kind, int64_t sa
     std::byte* to = store.data(name);
     const std::span<const std::byte> bytes = batch.has(name) ? batch.bytes(name) : std::span<const std::byte>{};
     std::copy(bytes.begin(), bytes.end(), to);
-    const bool is_label = type.dtype == DType::kI32 && (name == "labels" || name == "targets");
-    std::memset(to + bytes.size(), is_label ? 0xff : 0, type.bytes() - bytes.size());
+    std::memset(to + bytes.size(), is_label(name, type.dtype) ? 0xff : 0, type.bytes() - bytes.size());
   }
   given.clear();  // what set() gave is gone
   fill_mask(kind, samples);
@@ -165,8 +165,7 @@ Arrays Learner::State::outputs_of(const BatchKind& kind, int64_t rows) const {
 }
 
 const ParameterSlot& Learner::State::slot_of(const std::string& name) const {
-  for (const ParameterSlot& slot : layout.parameters())
-    if (slot.spec.name == name) return slot;
+  if (const ParameterSlot* slot = find_parameter(layout, name)) return *slot;
   fail_user("the model has no parameter \"", name, "\"");
 }
 
@@ -202,8 +201,7 @@ StepResult Learner::step(std::span<const Arrays> batches, double rate) {
   State& s = state();
   const Busy busy(s.busy, "a learner");
   s.check_step(rate, batches.size());
-  std::vector<const State::BatchKind*> kinds;
-  for (const Arrays& batch : batches) kinds.push_back(&s.kind_of(batch, true));
+  const auto kinds = mapped(batches, [&](const Arrays& batch) { return &s.kind_of(batch, true); });
   const int64_t step = s.steps + 1;
   StepReport report{};
   if (s.options.accumulate == 1) {

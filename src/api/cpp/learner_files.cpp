@@ -4,6 +4,7 @@
 #include "api/cpp/learner_state.h"
 #include "base/fail.h"
 #include "base/numbers.h"
+#include "base/text.h"
 #include "base/thread_pool.h"
 #include "engine/exec/backend.h"
 #include "formats/weight_files.h"
@@ -78,8 +79,7 @@ Metadata facts_of(const LearnerOptions& options) {
 
 std::string join(const std::vector<std::string>& names) {
   constexpr size_t kMost = 5;
-  std::string text;
-  for (size_t i = 0; i < std::min(names.size(), kMost); ++i) text += (i ? ", " : "") + names[i];
+  const std::string text = joined(std::span(names).first(std::min(names.size(), kMost)));
   return names.size() > kMost ? text + " and " + std::to_string(names.size() - kMost) + " more" : text;
 }
 

@@ -37,9 +37,7 @@ int32_t largest(std::span<const float> row) {
 // One-hot rows of the targets.
 Tensor at_targets(At logits, Tensor targets, const char* op) {
   const Shape shape = logits.value.shape();
-  Shape rows;
-  for (int axis = 0; axis + 1 < shape.rank(); ++axis) rows.push_back(shape[axis]);
-  if (shape.rank() < 1 || targets.type() != TensorType{DType::kI32, rows})
+  if (shape.rank() < 1 || targets.type() != TensorType{DType::kI32, leading_axes(shape)})
     fail_shape(logits, op, ": logits ", shape, " and targets ", targets.type(), ", expected [..., V] and i32 [...]");
   return one_hot(At(targets, logits.where), shape[-1], logits.value.type().dtype);
 }

@@ -8,6 +8,7 @@
 #include <linnet/schedule.h>
 #include <nanobind/stl/variant.h>
 #include "base/fail.h"
+#include "base/functions.h"
 
 namespace linnet::python {
 namespace {
@@ -57,11 +58,7 @@ Metric metric_of(nb::handle given) {
       }};
 }
 
-std::vector<Metric> metrics_of(const nb::list& given) {
-  std::vector<Metric> metrics;
-  for (const nb::handle metric : given) metrics.push_back(metric_of(metric));
-  return metrics;
-}
+std::vector<Metric> metrics_of(const nb::list& given) { return mapped(given, metric_of); }
 
 Rate rate_of(nb::handle given) {
   if (nb::isinstance<Schedule>(given)) return nb::cast<Schedule>(given);

@@ -100,12 +100,7 @@ nb::list check(const nb::dict& given) {
   const ConfigChoice choice = choice_of(given);
   const std::vector<CheckLine> lines = without_gil([&] { return run_checks(TaskCheck(choice.load()).subject()); });
   nb::list found;
-  for (const CheckLine& line : lines)
-    found.append(nb::make_tuple(line.name,
-        line.verdict == Verdict::kPass   ? "pass"
-        : line.verdict == Verdict::kFail ? "fail"
-                                         : "skip",
-        line.figure));
+  for (const CheckLine& line : lines) found.append(nb::make_tuple(line.name, enum_name(line.verdict), line.figure));
   return found;
 }
 
@@ -166,12 +161,12 @@ class PyModel {
   }
   std::shared_ptr<TextWorker> writer() {
     const std::shared_ptr<LoadedModel> opened = model();
-    if (!opened->text) fail_user("'", folder_, "' writes no texts; its kind is ", model_kind_name(opened->kind));
+    if (!opened->text) fail_user("'", folder_, "' writes no texts; its kind is ", enum_name(opened->kind));
     return {opened, opened->text.get()};
   }
   std::shared_ptr<RowWorker> rows(ModelKind kind, const char* what) {
     const std::shared_ptr<LoadedModel> opened = model();
-    if (opened->kind != kind) fail_user("'", folder_, "' ", what, "; its kind is ", model_kind_name(opened->kind));
+    if (opened->kind != kind) fail_user("'", folder_, "' ", what, "; its kind is ", enum_name(opened->kind));
     return {opened, opened->rows.get()};
   }
   std::pair<double, int64_t> score(const std::string& text, const std::string& source) {
@@ -272,8 +267,7 @@ nb::object rows_of(PyModel& model, const std::shared_ptr<RowWorker>& worker, con
 
 // Options are JSON, as in a request to the server.
 TextRequest request_of(const std::string& prompt, bool chat, const std::string& given) {
-  TextRequest request;
-  request.where = "the prompt";
+  TextRequest request{.where = "the prompt"};
   (chat ? request.messages : request.prompt) = prompt;
   const Json json = Json::parse(given, "the options:", JsonLimits::request());
   const JsonObject options(json, "");
@@ -304,7 +298,7 @@ nb::dict info_of(PyModel& self) {
   nb::dict found;
   const std::shared_ptr<LoadedModel> opened = self.model();
   LoadedModel& model = *opened;
-  found["folder"] = self.folder(), found["kind"] = model_kind_name(model.kind);
+  found["folder"] = self.folder(), found["kind"] = enum_name(model.kind);
   if (model.rows) found["width"] = model.rows->model().width, found["classes"] = nb::cast(model.rows->model().classes);
   if (model.text) {
     found["max_length"] = model.text->model().room(), found["beams"] = model.text->model().beams();

@@ -391,8 +391,7 @@ void add_own_op(nb::module_& module) {
       .def(
           "__call__",
           [](const OwnOp& self, const nb::args& operands) -> nb::object {
-            std::vector<Tensor> rest;
-            for (const nb::handle operand : operands) rest.push_back(nb::cast<Operand>(operand).tensor());
+            std::vector<Tensor> rest = tensors_of(nb::cast<std::vector<Operand>>(operands));
             if (rest.empty()) fail_user("an op is called with at least one tensor");
             const At first(rest.front(), python_line());
             rest.erase(rest.begin());

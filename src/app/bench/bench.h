@@ -31,7 +31,7 @@ struct Workload {
   std::shared_ptr<Module> model;
   LossFunction loss;
   std::vector<ParameterGroup> groups = {};
-  OptimizerAttrs optimizer;
+  OptimizerAttrs optimizer;  // Adam, by default as Kingma & Ba have it
   double learning_rate = 0;
   int64_t batches = 0;
   std::vector<WorkloadInput> inputs;

@@ -117,9 +117,7 @@ Workload bert_workload(const WorkloadOptions& options, int64_t batch) {
   workload.model = model;
   workload.loss = [model, batch](
                       Trace& trace) { return masked_language_loss(*model, trace, batch, kLength, batch * kMasked); };
-  workload.optimizer.kind = OptimizerAttrs::Kind::kAdam;
-  workload.optimizer.decoupled = true, workload.optimizer.weight_decay = 0.01;
-  workload.optimizer.beta2 = 0.999, workload.optimizer.epsilon = 1e-8, workload.optimizer.clip_norm = 1;
+  workload.optimizer = {.weight_decay = 0.01, .decoupled = true, .clip_norm = 1};
   workload.learning_rate = 1e-4;
   workload.batches = kBatches;
   workload.inputs = {workload_input("tokens", DType::kI32, {kBatches, batch, kLength}, tokens),
@@ -153,9 +151,7 @@ Workload decoder_workload(const WorkloadOptions& options, DecoderConfig config, 
   workload.forward_apart = true;
   workload.model = model;
   workload.loss = [model, batch, length](Trace& trace) { return causal_loss(*model, trace, batch, length); };
-  workload.optimizer.kind = OptimizerAttrs::Kind::kAdam;
-  workload.optimizer.decoupled = true, workload.optimizer.weight_decay = 0.1;
-  workload.optimizer.beta2 = 0.95, workload.optimizer.epsilon = 1e-8, workload.optimizer.clip_norm = 1;
+  workload.optimizer = {.beta2 = 0.95, .weight_decay = 0.1, .decoupled = true, .clip_norm = 1};
   workload.learning_rate = 3e-4;
   workload.batches = kBatches;
   workload.inputs = {workload_input("tokens", DType::kI32, {kBatches, batch, length}, tokens),
@@ -199,8 +195,6 @@ Workload cnn_workload(const WorkloadOptions& options, int64_t batch) {
   constexpr int64_t kImages = 8192;
   Workload workload =
       image_workload(std::make_shared<Cnn>(CnnConfig{}), options.batch > 0 ? options.batch : batch, kImages);
-  workload.optimizer.kind = OptimizerAttrs::Kind::kAdam;
-  workload.optimizer.beta2 = 0.999, workload.optimizer.epsilon = 1e-8;
   workload.learning_rate = 1e-3;
   return workload;
 }
@@ -209,8 +203,7 @@ Workload resnet_workload(const WorkloadOptions& options, int64_t depth, int64_t 
   ResNetConfig config{.depth = depth, .images = {size, size, 3, 10}};
   if (options.batch > 0) batch = options.batch;
   Workload workload = image_workload(std::make_shared<ResNet>(config), batch, 8 * batch);
-  workload.optimizer.kind = OptimizerAttrs::Kind::kSgd;
-  workload.optimizer.momentum = 0.9, workload.optimizer.weight_decay = 1e-4, workload.optimizer.decoupled = false;
+  workload.optimizer = {.kind = OptimizerAttrs::Kind::kSgd, .momentum = 0.9, .weight_decay = 1e-4};
   workload.learning_rate = 0.02;
   return workload;
 }
@@ -240,8 +233,6 @@ Workload transformer_workload(const WorkloadOptions& options, int64_t length) {
   workload.loss = [model, length](Trace& trace) {
     return translation_loss(*model, trace, {kBatch, length, length}, 0);
   };
-  workload.optimizer.kind = OptimizerAttrs::Kind::kAdam;
-  workload.optimizer.beta2 = 0.999, workload.optimizer.epsilon = 1e-8;
   workload.learning_rate = 1e-4;
   workload.batches = kBatches;
   const Shape rows{kBatches, kBatch, length}, counts{kBatches, kBatch};
@@ -289,17 +280,12 @@ std::vector<WorkloadRow> workload_rows() {
 }
 
 Workload make_workload(const std::string& name, const WorkloadOptions& options) {
-  std::vector<std::string> names;
-  for (const Row& row : rows()) {
-    if (name != row.name) {
-      names.emplace_back(row.name);
-      continue;
-    }
-    if (options.batch > 0 && name.starts_with("r-")) fail_user("the batch of ", name, " is 16 and cannot be chosen");
-    Workload workload = row.make(options);
-    workload.name = row.name, workload.description = row.description;
-    return workload;
-  }
-  fail_user("there is no workload \"", name, "\"", did_you_mean(name, names));
+  const auto row = std::ranges::find(rows(), name, [](const Row& each) { return std::string_view(each.name); });
+  if (row == rows().end())
+    fail_user("there is no workload \"", name, "\"", did_you_mean(name, mapped<std::string>(rows(), &Row::name)));
+  if (options.batch > 0 && name.starts_with("r-")) fail_user("the batch of ", name, " is 16 and cannot be chosen");
+  Workload workload = row->make(options);
+  workload.name = row->name, workload.description = row->description;
+  return workload;
 }
 }  // namespace linnet

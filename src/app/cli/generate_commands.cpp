@@ -52,10 +52,8 @@ std::vector<TextRequest> read_requests(const GenerateArguments& arguments) {
     std::erase_if(requests, [](const TextRequest& request) { return request.prompt.empty(); });
     if (requests.empty()) fail_user("standard input holds no question");
   } else {
-    TextRequest request;
-    request.prompt = arguments.prompt ? *arguments.prompt : read_prompt();
-    request.options = arguments, request.where = "the prompt";
-    requests.push_back(std::move(request));
+    requests.push_back(
+        {.prompt = arguments.prompt ? *arguments.prompt : read_prompt(), .options = arguments, .where = "the prompt"});
   }
   if (arguments.chat)
     for (TextRequest& request : requests) request.messages = ask(request.prompt, arguments.system);
@@ -159,8 +157,7 @@ class Chat {
   }
 
   TextJob prepare() const {
-    TextRequest request;
-    request.options = arguments_, request.where = "the conversation", request.messages = messages_.dump();
+    TextRequest request{.messages = messages_.dump(), .options = arguments_, .where = "the conversation"};
     if (!request.options.max_tokens) request.options.max_tokens = INT32_MAX;  // as many as there is room for
     return model_->prepare(request);
   }

@@ -36,10 +36,9 @@ std::vector<std::string> option_names(const CommandDescription& command) {
 }
 
 // In single quotes of a POSIX shell (and of fish, where nothing here needs more).
-std::string shell_quoted(const std::string& text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
+std::string shell_quoted(std::string text) {
+  replace_all(text, "'", "'\\''");
+  return "'" + text + "'";
 }
 
 // "' train' | ' eval' | 'tokenizer encode'": known command, blank and next word, joined by `between`.

@@ -154,11 +154,10 @@ struct PredictArguments : InferenceOptions {
   DataConfig columns;  // names of the columns to read
 };
 
-std::string csv_field(const std::string& text) {
+std::string csv_field(std::string text) {
   if (text.find_first_of(",\"\r\n") == text.npos) return text;
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return out + "\"";
+  replace_all(text, "\"", "\"\"");
+  return "\"" + text + "\"";
 }
 
 class Predictions {

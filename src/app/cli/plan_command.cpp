@@ -126,9 +126,8 @@ constexpr size_t kShownPlans = 8;  // layouts shown after a search
 constexpr int64_t kRank = 8;  // default rank of adapters
 
 uint64_t item_bytes(const MemoryForecast& forecast, MemoryKind kind) {
-  uint64_t bytes = 0;
-  for (const MemoryItem& item : forecast.items) bytes += item.name == enum_name(kind) ? item.bytes : 0;
-  return bytes;
+  return sum_of<uint64_t>(
+      forecast.items, [&](const MemoryItem& item) { return item.name == enum_name(kind) ? item.bytes : 0; });
 }
 
 void print_line(const Config& config, const MachineSpeed& speed, uint64_t memory) {

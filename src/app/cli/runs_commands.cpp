@@ -77,11 +77,10 @@ struct InspectArguments {
 };
 
 // A token on one line with visible blanks, as in the page.
-std::string visible(const std::string& token) {
+std::string visible(std::string token) {
   if (token.empty()) return "∅";
-  std::string text;
-  for (const char c : token) text += c == '\n' ? "↵" : c == '\t' ? "⇥" : std::string(1, c);
-  return text.starts_with(' ') ? "␣" + text.substr(1) : text;
+  for (const auto& [blank, mark] : {std::pair{"\n", "↵"}, {"\t", "⇥"}}) replace_all(token, blank, mark);
+  return token.starts_with(' ') ? "␣" + token.substr(1) : token;
 }
 
 // " France +2.31": the tokens with the largest absolute shares.
@@ -93,10 +92,8 @@ std::string largest_shares(const Inspection& inspection, const InspectedAnswer& 
       all.emplace_back(answer.shares[i][t], inspection.sequences[i].tokens[t]);
   std::ranges::stable_sort(all, [](const auto& a, const auto& b) { return std::abs(a.first) > std::abs(b.first); });
   all.resize(std::min(all.size(), kMost));
-  std::string text;
-  for (const auto& [share, token] : all)
-    text += fmt::format("{}{} {:+.2f}", text.empty() ? "" : ", ", visible(token), share);
-  return text;
+  return joined(
+      all, ", ", [](const auto& each) { return fmt::format("{} {:+.2f}", visible(each.second), each.first); });
 }
 
 int inspect(const InspectArguments& arguments) {

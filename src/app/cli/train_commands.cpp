@@ -166,12 +166,8 @@ struct CheckArguments : ConfigArguments {
   bool json = false, replay = false;
 };
 
-const char* verdict_name(Verdict verdict) {
-  return verdict == Verdict::kPass ? "pass" : verdict == Verdict::kFail ? "FAIL" : "skip";
-}
-
 void print_checks(const CheckLine& line) {
-  print("{}  {:<28}  {}\n", verdict_name(line.verdict), line.name, line.figure);
+  print("{}  {:<28}  {}\n", line.verdict == Verdict::kFail ? "FAIL" : enum_name(line.verdict), line.name, line.figure);
   flush_output();
 }
 
@@ -193,8 +189,7 @@ int check(const CheckArguments& arguments) {
   if (arguments.json) {
     Json json{{"failed", failed}, {"checks", Json::array()}};
     for (const CheckLine& line : lines)
-      json["checks"].push_back({{"name", line.name},
-          {"verdict", line.verdict == Verdict::kFail ? "fail" : verdict_name(line.verdict)}, {"figure", line.figure}});
+      json["checks"].push_back({{"name", line.name}, {"verdict", enum_name(line.verdict)}, {"figure", line.figure}});
     print("{}\n", json.dump(1));
   }
   return failed > 0 ? 1 : 0;

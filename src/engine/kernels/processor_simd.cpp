@@ -62,11 +62,7 @@ std::vector<int64_t> available_targets() {
 }
 }  // namespace
 
-std::vector<std::string> available_isas() {
-  std::vector<std::string> names;
-  for (const int64_t target : available_targets()) names.push_back(isa_name(target));
-  return names;
-}
+std::vector<std::string> available_isas() { return mapped(available_targets(), isa_name); }
 
 std::string current_isa() { return isa_name(HWY_DYNAMIC_DISPATCH(this_target)()); }
 

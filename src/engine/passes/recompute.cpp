@@ -3,6 +3,7 @@
 #include <set>
 #include <string_view>
 #include "base/numbers.h"
+#include "base/text.h"
 #include "engine/ir/op.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"
@@ -11,9 +12,7 @@ namespace linnet {
 std::string_view block_path(std::string_view scope) {
   for (size_t begin = 0; begin < scope.size();) {
     const size_t end = std::min(scope.find('.', begin), scope.size());
-    const std::string_view name = scope.substr(begin, end - begin);
-    if (!name.empty() && std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; }))
-      return scope.substr(0, end);
+    if (is_digits(scope.substr(begin, end - begin))) return scope.substr(0, end);
     begin = end + 1;
   }
   return {};

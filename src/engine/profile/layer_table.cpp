@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include "base/text.h"
 #include "engine/profile/profile.h"
@@ -26,10 +25,6 @@ struct ModuleNode {
   int64_t merged = 1;  // modules that this line stands for
 };
 
-bool is_number(const std::string& name) {
-  return !name.empty() && std::ranges::all_of(name, [](unsigned char c) { return std::isdigit(c); });
-}
-
 ModuleNode module_tree(const ProfileSummary& summary, bool each) {
   ModuleNode root;
   std::map<std::string, std::map<std::string, bool>> numbers;  // of each merged line, which were met
@@ -38,11 +33,10 @@ ModuleNode module_tree(const ProfileSummary& summary, bool each) {
     ModuleNode* node = &root;
     std::string path;
     const std::string module = row.module.empty() ? "(outside modules)" : row.module;
-    for (size_t start = 0; start <= module.size();) {
-      const size_t end = std::min(module.find('.', start), module.size());
-      std::string name = module.substr(start, end - start);
+    for (const std::string_view part : split(module, '.')) {
+      std::string name(part);
       path += "." + name;
-      if (!each && is_number(name)) {
+      if (!each && is_digits(name)) {
         const std::string number = std::exchange(name, "*");
         path.replace(path.size() - number.size(), number.size(), "*");
         numbers[path][number] = true;
@@ -50,7 +44,6 @@ ModuleNode module_tree(const ProfileSummary& summary, bool each) {
       node = &node->children[name];
       node->merged = numbers.contains(path) ? static_cast<int64_t>(numbers[path].size()) : 1;
       node->times.add(row);
-      start = end + 1;
     }
   }
   return root;

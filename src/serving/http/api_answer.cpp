@@ -35,9 +35,7 @@ Json usage_json(const TokenUsage& usage) {
 }
 
 Json bytes_json(const std::string& piece) {
-  Json bytes = Json::array();
-  for (const char c : piece) bytes.push_back(static_cast<unsigned char>(c));
-  return bytes;
+  return mapped(piece, [](char c) { return static_cast<unsigned char>(c); });
 }
 
 Json chance_json(const TokenChance& chance) {
@@ -49,8 +47,7 @@ Json chat_chances(std::span<const WrittenToken> tokens) {
   Json content = Json::array();
   for (const WrittenToken& token : tokens) {
     Json one = chance_json(token);
-    one["top_logprobs"] = Json::array();
-    for (const TokenChance& other : token.likeliest) one["top_logprobs"].push_back(chance_json(other));
+    one["top_logprobs"] = mapped(token.likeliest, chance_json);
     content.push_back(std::move(one));
   }
   return {{"content", std::move(content)}};
@@ -230,9 +227,9 @@ std::string format_classes(std::span<const float> rows, const std::vector<std::s
   Json all = Json::array();
   for (size_t i = 0; i < rows.size() / classes.size(); ++i) {
     const std::span<const float> row = rows.subspan(i * classes.size(), classes.size());
-    Json one = Json::array();
-    for (const size_t index : largest(row, top)) one.push_back({{"label", classes[index]}, {"score", row[index]}});
-    all.push_back(std::move(one));
+    all.push_back(mapped(largest(row, top), [&](size_t index) {
+      return Json{{"label", classes[index]}, {"score", row[index]}};
+    }));
   }
   return all.dump();
 }
@@ -244,27 +241,23 @@ std::string format_spans(std::span<const Json> found, bool as_list) {
       all.push_back(top ? *top : text);
       continue;
     }
-    Json entities = Json::array();
-    for (const Json& entity : *text.find("entities"))
-      entities.push_back({{"entity_group", *entity.find("label")}, {"score", *entity.find("probability")},
-          {"word", *entity.find("text")}, {"start", *entity.find("start")}, {"end", *entity.find("end")}});
-    all.push_back(std::move(entities));
+    all.push_back(mapped(*text.find("entities"), [](const Json& entity) {
+      return Json{{"entity_group", *entity.find("label")}, {"score", *entity.find("probability")},
+          {"word", *entity.find("text")}, {"start", *entity.find("start")}, {"end", *entity.find("end")}};
+    }));
   }
   return as_list ? all.dump() : all[0].dump();
 }
 
 std::string format_translations(const std::vector<std::string>& texts) {
-  Json all = Json::array();
-  for (const std::string& text : texts) all.push_back({{"translation_text", text}});
+  const Json all = mapped(texts, [](const std::string& text) { return Json{{"translation_text", text}}; });
   return all.dump();
 }
 
 std::string format_model(const ModelDescription& model) { return model_json(model).dump(); }
 
 std::string format_models(const std::vector<ModelDescription>& models) {
-  Json json = {{"object", "list"}, {"data", Json::array()}};
-  for (const ModelDescription& model : models) json["data"].push_back(model_json(model));
-  return json.dump();
+  return Json{{"object", "list"}, {"data", mapped(models, model_json)}}.dump();
 }
 
 TextWithCalls find_tool_calls(const std::string& text, std::span<const std::string> functions) {

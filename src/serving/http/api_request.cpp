@@ -48,13 +48,6 @@ void read_settings(const JsonObject& body, TextCall& call, TextGenerationOptions
     body.fail("n", "is for sampling; a search of \"beam\" finds one text");
 }
 
-// Error messages of generation name the command line's options.
-TextRequest request_of(const TextGenerationOptions& options, const std::string& where) {
-  TextRequest request;
-  request.options = options, request.where = where;
-  return request;
-}
-
 void check_count(const JsonObject& body, const char* key, const Json& texts) {
   if (texts.size() > kMostTexts)
     body.fail(key, "has " + std::to_string(texts.size()) + " texts, more than " + std::to_string(kMostTexts));
@@ -110,12 +103,11 @@ TextCall read_completion_call(const JsonObject& body) {
   read_inputs(
       body, "prompt",
       [&](std::string text) {
-        call.requests.push_back(request_of(options, "the prompt"));
-        call.requests.back().prompt = std::move(text);
+        call.requests.push_back({.prompt = std::move(text), .options = options, .where = "the prompt"});
       },
       [&](std::vector<int32_t> tokens) {
-        call.requests.push_back(request_of(options, "the prompt"));
-        call.requests.back().tokens = std::move(tokens), call.requests.back().has_tokens = true;
+        call.requests.push_back(
+            {.tokens = std::move(tokens), .has_tokens = true, .options = options, .where = "the prompt"});
       });
   if (call.echo && std::ranges::any_of(call.requests, &TextRequest::has_tokens))
     body.fail("echo", "is for prompts that are texts");
@@ -133,7 +125,7 @@ TextCall read_chat_call(const JsonObject& body) {
   const auto alternatives = body.integer("top_logprobs", 0, kMostAlternatives);
   if (alternatives && !log_probabilities) body.fail("top_logprobs", "needs \"logprobs\": true");
   if (log_probabilities) call.alternatives = alternatives.value_or(0);
-  call.requests.push_back(request_of(options, "the conversation"));
+  call.requests.push_back({.options = options, .where = "the conversation"});
   read_messages(body, call.requests[0]);
   read_tool_choice(body, call);
   body.check_names(nearest);

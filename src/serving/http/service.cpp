@@ -70,8 +70,7 @@ std::string metric_line(const std::string& name, const ServiceMetrics::Labels& l
 }  // namespace
 
 Service::Service(const ServiceOptions& options) : options_(options) {
-  std::vector<std::string> names;
-  for (const std::string& model : options_.models) names.push_back(split_model(model).first);
+  const auto names = mapped(options_.models, [](const std::string& model) { return split_model(model).first; });
   for (const std::string& draft : options_.drafts) {
     const auto [name, folder] = split_model(draft);
     if (folder == draft && names.size() > 1)
@@ -115,7 +114,7 @@ Service::Model Service::load(const std::string& description) {
 std::vector<std::string> Service::names() const {
   const std::lock_guard lock(mutex_);
   return mapped(
-      models_, [&](const Model& model) { return model->name + " (" + model_kind_name(model->resident->kind) + ")"; });
+      models_, [&](const Model& model) { return model->name + " (" + enum_name(model->resident->kind) + ")"; });
 }
 
 void Service::reload() {
@@ -326,14 +325,13 @@ Service::Model Service::find(const std::string& name, std::initializer_list<Mode
         404, "there is no model \"" + name + "\"; /v1/models lists those there are", "model", "model_not_found");
   if (!does(*found))
     throw ApiError(400,
-        "the model \"" + name + "\" does not do this: its kind is " + model_kind_name((*found)->resident->kind),
-        "model");
+        "the model \"" + name + "\" does not do this: its kind is " + enum_name((*found)->resident->kind), "model");
   return *found;
 }
 
 ModelDescription Service::describe(const ServedModel& model) {
   const LoadedModel& resident = *model.resident;
-  ModelDescription description{.name = model.name, .kind = model_kind_name(resident.kind), .created = model.created};
+  ModelDescription description{.name = model.name, .kind = enum_name(resident.kind), .created = model.created};
   if (resident.text) {
     description.chat = resident.text->model().has_chat_template();
     description.room = resident.text->model().room();
@@ -344,10 +342,8 @@ ModelDescription Service::describe(const ServedModel& model) {
 }
 
 std::string Service::models_text() const {
-  std::vector<ModelDescription> descriptions;
   const std::lock_guard lock(mutex_);
-  for (const Model& model : models_) descriptions.push_back(describe(*model));
-  return format_models(descriptions);
+  return format_models(mapped(models_, [](const Model& model) { return describe(*model); }));
 }
 
 std::string Service::metrics_text() const {

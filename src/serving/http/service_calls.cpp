@@ -109,9 +109,9 @@ void Service::translate(InputCall call, const Exchange& exchange, const std::str
   const auto answer = std::make_shared<TextAnswer>(exchange, form, sink(model->name));
   std::vector<TextOrder> orders;
   for (size_t i = 0; i < call.texts.size(); ++i) {
-    TextRequest request;
-    request.prompt = call.texts[i], request.options = call.options;
-    request.where = call.is_list ? "text " + std::to_string(i + 1) : "the text";
+    const TextRequest request{.prompt = call.texts[i],
+        .options = call.options,
+        .where = call.is_list ? "text " + std::to_string(i + 1) : "the text"};
     // Like `linnet translate`: blank text has an empty translation.
     if (request.prompt.find_first_not_of(" \t\r\n") == std::string::npos) {
       answer->skip(static_cast<int64_t>(i));
@@ -141,8 +141,7 @@ void Service::compute_rows(const Model& model, InputCall& call, const Exchange& 
   } catch (const Error& error) {
     fail_api(422, "input", error.what());
   }
-  int64_t tokens = 0;
-  for (const RowText& text : texts) tokens += std::ssize(text.tokens);
+  const auto tokens = sum_of<int64_t>(texts, [](const RowText& text) { return std::ssize(text.tokens); });
   const auto finished = [exchange, format, tokens](RowOutcome&& outcome) {
     if (!outcome.error.empty()) return exchange->respond(error_response(ApiError(500, outcome.error)));
     exchange->respond({.body = format(std::move(outcome.rows), tokens) + "\n"});

@@ -271,12 +271,7 @@ class Batch {
   }
 
   TextRequest read(const std::string& line, const std::string& where) const {
-    TextRequest request;
-    request.options = options_.text, request.where = where;
-    if (!options_.json) {
-      request.prompt = line;
-      return request;
-    }
+    if (!options_.json) return {.prompt = line, .options = options_.text, .where = where};
     if (model_.kind == ModelKind::kLanguage) return parse_text_request(line, options_.text, where);
     // For other models "text" has what parse_text_request() calls a prompt.
     const Json json = Json::parse(line, where + ":", JsonLimits::request().with_unique_keys());
@@ -376,10 +371,9 @@ class Batch {
     return head.substr(0, head.size() - 1) + ",\"embedding\":[" + numbers + "]}";
   }
 
-  static std::string one_line(const std::string& text) {
-    std::string line;
-    for (const char c : text) line += c == '\n' ? "\\n" : std::string(1, c);
-    return line;
+  static std::string one_line(std::string text) {
+    replace_all(text, "\n", "\\n");
+    return text;
   }
 
   LoadedModel& model_;
@@ -393,11 +387,6 @@ class Batch {
   BatchCounts counts_;
 };
 }  // namespace
-
-const char* model_kind_name(ModelKind kind) {
-  static constexpr const char* kNames[] = {"language", "translation", "classifier", "embedder", "spans"};
-  return kNames[static_cast<size_t>(kind)];
-}
 
 std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const LoadedModelOptions& options) {
   const uint64_t lost_before = count_lost_pages();

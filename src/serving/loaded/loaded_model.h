@@ -7,7 +7,8 @@
 
 namespace linnet {
 enum class ModelKind { kLanguage, kTranslation, kClassifier, kEmbedder, kSpans };
-const char* model_kind_name(ModelKind kind);  // "language"...
+template <>
+inline constexpr std::array kEnumNames<ModelKind>{"language", "translation", "classifier", "embedder", "spans"};
 
 // Labels words, or finds answers to questions in texts. Thread-safe.
 class SpanModel {

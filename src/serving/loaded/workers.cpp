@@ -459,9 +459,8 @@ void RowWorker::compute(const Turn& turn) try {
   const size_t width = model_->width;
   for (const auto& [length, alike] : by_length) {
     try {
-      std::vector<RowText> texts;
-      for (const auto& [order, text] : alike) texts.push_back(order->texts[text]);
-      const std::vector<float> rows = model_->compute(texts);
+      const std::vector<float> rows =
+          model_->compute(mapped(alike, [](const auto& item) { return item.first->texts[item.second]; }));
       for (size_t k = 0; k < alike.size(); ++k)
         std::copy_n(rows.begin() + k * width, width, alike[k].first->outcome.rows.begin() + (alike[k].second * width));
     } catch (const std::exception& error) {

@@ -147,16 +147,6 @@ template <class Use> void for_each_line(std::string_view lines, const std::strin
     use(line, where);
   }
 }
-
-const char* name_of(TextEnd end) {
-  switch (end) {
-    case TextEnd::kEndToken: return "end_token";
-    case TextEnd::kStopText: return "stop";
-    case TextEnd::kLength: return "length";
-    case TextEnd::kInterrupted: break;
-  }
-  return "interrupted";
-}
 }  // namespace
 
 GenerationChoice choose_generation(const TextGenerationOptions& options, const GenerationBasis& basis) {
@@ -237,8 +227,7 @@ void read_tools(const JsonObject& json, TextRequest& request) {
 }
 
 TextRequest parse_text_request(std::string_view line, const TextGenerationOptions& defaults, const std::string& where) {
-  TextRequest request;
-  request.options = defaults, request.where = where;
+  TextRequest request{.options = defaults, .where = where};
   const Json json = Json::parse(line, where, JsonLimits::request().with_unique_keys());
   if (!json.is_object()) fail_user(where, ": not a JSON object");
   read_request(JsonObject(json, where + ":"), request);
@@ -259,9 +248,7 @@ std::vector<TextRequest> split_prompts(
     std::string_view lines, const TextGenerationOptions& defaults, const std::string& name) {
   std::vector<TextRequest> requests;
   for_each_line(lines, name, [&](std::string_view line, const std::string& where) {
-    TextRequest request;
-    request.prompt = line, request.options = defaults, request.where = where;
-    requests.push_back(std::move(request));
+    requests.push_back({.prompt = std::string(line), .options = defaults, .where = where});
   });
   if (requests.empty()) fail_user(name, " holds no prompt");
   return requests;
@@ -280,7 +267,7 @@ std::string format_written_text(const WrittenText& written, const TextRequest& r
   json["tokens"] = written.tokens;
   if (!written.log_probabilities.empty()) json["log_probabilities"] = written.log_probabilities;
   json["log_probability"] = written.log_probability;
-  json["end"] = name_of(written.end);
+  json["end"] = enum_name(written.end);
   if (written.end_token >= 0) json["end_token"] = written.end_token;
   return json.dump();
 }

@@ -1,5 +1,6 @@
 // One prompt with its settings, as `linnet generate` takes it.
 #pragma once
+#include "base/enum_names.h"
 #include "generation/beam_search.h"
 #include "generation/sampling.h"
 #include "generation/text_grammar.h"
@@ -57,14 +58,14 @@ class Json;
 class JsonObject;
 
 struct TextRequest {
-  std::string prompt;
-  std::string messages;         // instead of the prompt: a conversation as JSON, for the folder's chat template
-  std::string tools;            // of the conversation: functions as JSON, for the template; "" for none
-  std::vector<int32_t> tokens;  // instead of the prompt: token ids
+  std::string prompt = {};
+  std::string messages = {};         // instead of the prompt: a conversation as JSON, for the folder's chat template
+  std::string tools = {};            // of the conversation: functions as JSON, for the template; "" for none
+  std::vector<int32_t> tokens = {};  // instead of the prompt: token ids
   bool has_tokens = false;
-  TextGenerationOptions options;
-  std::string id;     // JSON repeated in its results; "" for none
-  std::string where;  // begins messages: "the prompt", "'requests.jsonl', line 3"
+  TextGenerationOptions options = {};
+  std::string id = {};     // JSON repeated in its results; "" for none
+  std::string where = {};  // begins messages: "the prompt", "'requests.jsonl', line 3"
 };
 
 // Parses {"prompt": TEXT}, {"messages": [...]} or {"tokens": [ids]} with "id" and the command line's settings, by
@@ -87,6 +88,7 @@ std::vector<TextRequest> split_prompts(
 std::string ask(const std::string& question, const std::string& system);
 
 enum class TextEnd { kEndToken, kStopText, kLength, kInterrupted };
+template <> inline constexpr std::array kEnumNames<TextEnd>{"end_token", "stop", "length", "interrupted"};
 
 struct WrittenText {
   std::string text;

@@ -19,6 +19,15 @@ namespace linnet {
 namespace {
 constexpr const char *kFormatFile = "/images.json", *kNetworkFile = "/network.onnx", *kVitFolder = "/pretrained",
                      *kVitFile = "/pretrained/config.json";
+
+TextExamples labels_of(const ImageDataset& images, LabelForm::Kind kind) {
+  TextExamples examples({kind, images.has_numbers() ? images.classes() : 1});
+  for (int64_t i = 0; i < images.count; ++i) {
+    const auto of_class = static_cast<float>(images.labels[i]);
+    examples.add({}, images.has_numbers() ? images.numbers_of(i) : std::span(&of_class, 1));
+  }
+  return examples;
+}
 }  // namespace
 
 std::string size_text(int64_t height, int64_t width, int64_t channels) {
@@ -319,14 +328,5 @@ ImageSplits load_table_splits(const Config& config) {
   splits.validation = load(valid, task, outputs, loading), splits.test = load(test, task, outputs, loading);
   make_alike(splits, path);
   return splits;
-}
-
-TextExamples labels_of(const ImageDataset& images, LabelForm::Kind kind) {
-  TextExamples examples({kind, images.has_numbers() ? images.classes() : 1});
-  for (int64_t i = 0; i < images.count; ++i) {
-    const auto of_class = static_cast<float>(images.labels[i]);
-    examples.add({}, images.has_numbers() ? images.numbers_of(i) : std::span(&of_class, 1));
-  }
-  return examples;
 }
 }  // namespace linnet

@@ -93,6 +93,4 @@ ImageLoading loading_of(const Config& config);
 ImageDataset load_image_table(const std::string& path, const Config& config, const Names& outputs);
 // Images of data.train_tsv and the validation and test tables, or shares of the former if neither is given.
 ImageSplits load_table_splits(const Config& config);
-
-TextExamples labels_of(const ImageDataset& images, LabelForm::Kind kind);
 }  // namespace linnet

@@ -44,7 +44,7 @@ void check_image_classes(const ImageDataset& train, const std::string& directory
 
 Augmentation augmentation_of(const Config& config, const ImageFormat& format) {
   const DataConfig& data = config.data;
-  Augmentation how{.shift = data.augment_shift,
+  return {.shift = data.augment_shift,
       .mirror = data.augment_mirror,
       .cutout = data.augment_cutout,
       .rotate = data.augment_rotate,
@@ -52,9 +52,8 @@ Augmentation augmentation_of(const Config& config, const ImageFormat& format) {
       .random = data.augment_random,
       .strength = static_cast<int>(data.augment_strength),
       .cutmix = data.augment_cutmix,
-      .mixup = data.augment_mixup};
-  for (const double mean : format.mean) how.fill.push_back(static_cast<uint8_t>(std::lround(255 * mean)));
-  return how;
+      .mixup = data.augment_mixup,
+      .fill = mapped<uint8_t>(format.mean, [](double mean) { return std::lround(255 * mean); })};
 }
 
 // The format of training images that are not read, from the table or folder names and the first file.
@@ -272,8 +271,7 @@ ImageDataset load_labelled_images(const Config& config, const std::string& folde
 }
 
 namespace {
-void export_vit(const std::string& folder, const Config& config, const std::string& out) {
-  const ImageFormat format = ImageFormat::load(folder);
+void export_vit(const std::string& folder, const Config& config, const ImageFormat& format, const std::string& out) {
   const VitConfig vit = vit_config_of(config, format);
   ImageSession session(config, format, false);
   take_run_weights(session, folder);
@@ -287,9 +285,8 @@ void export_vit(const std::string& folder, const Config& config, const std::stri
 
 void export_image_run(const std::string& folder, const std::string& out) {
   const Config config = RunFolder(folder).load_config();
-  if (config.model.architecture == "vit" && ImageFormat::load(folder).network.empty())
-    return export_vit(folder, config, out);
   const ImageFormat format = ImageFormat::load(folder);
+  if (config.model.architecture == "vit" && format.network.empty()) return export_vit(folder, config, format, out);
   if (resnet_depth_of(config, format) == 0)
     fail_user("'", folder, "': the architecture \"", config.model.architecture,
         "\" has no model folder that other programs read; `linnet export --onnx` writes an ONNX file");

@@ -1,4 +1,5 @@
 #include "base/fail.h"
+#include "base/text.h"
 #include "data/text/unicode/utf8.h"
 #include "models/families/family.h"
 #include "models/nn/model_file.h"
@@ -26,7 +27,7 @@ std::string token_text(const Tokenizer& tokenizer, int32_t id) {
     const std::string text = pretrained->decode(std::span(&id, 1), false);
     return !text.empty() && invalid_utf8_at(text) == text.npos ? text : piece;
   }
-  for (size_t at = 0; (at = piece.find(mark, at)) != piece.npos; ++at) piece.replace(at, mark.size(), " ");
+  replace_all(piece, mark, " ");
   return piece;
 }
 
@@ -45,9 +46,7 @@ void check_text_length(const std::vector<int32_t>& ids, int64_t most, const std:
 }
 
 InspectedSequence shown(const std::string& name, const std::vector<int32_t>& ids, const TokenText& text) {
-  InspectedSequence sequence{name, {}};
-  for (const int32_t id : ids) sequence.tokens.push_back(text(id));
-  return sequence;
+  return {name, mapped(ids, text)};
 }
 
 InspectedAnswer shown(const FoundAnswer& found, const TokenText& text) {
@@ -68,13 +67,11 @@ InspectedAnswer shown(const FoundAnswer& found, const TokenText& text) {
 Inspection inspection_of(const std::string& folder, const char* kind, const InspectOptions& options,
     const Question& question, std::vector<InspectedSequence> sequences, const TokenText& answer_text) {
   Findings found = look_inside(question, options.steps, options.threads);
-  Inspection inspection{.model = folder,
+  return {.model = folder,
       .kind = kind,
       .sequences = std::move(sequences),
       .attention = std::move(found.attention),
-      .answers = {}};
-  for (const FoundAnswer& answer : found.answers) inspection.answers.push_back(shown(answer, answer_text));
-  return inspection;
+      .answers = mapped(found.answers, [&](const FoundAnswer& answer) { return shown(answer, answer_text); })};
 }
 
 int32_t class_of(const std::vector<std::string>& classes, const std::string& name) {
@@ -190,6 +187,7 @@ Inspection inspect_masked_model(const std::string& folder, const InspectOptions&
   return inspection_of(folder, "masked language model", options, question, {shown("text", ids, text)}, text);
 }
 
+namespace {
 Inspection inspect_encoder(const std::string& folder, const InspectOptions& options) {
   refuse_answer(options, "'" + folder + "' is an encoder, which answers nothing");
   PretrainedModel opened = open_pretrained(folder);
@@ -202,6 +200,7 @@ Inspection inspect_encoder(const std::string& folder, const InspectOptions& opti
   const TokenText text = [&](int32_t id) { return token_text(*tokenizer, id); };
   return inspection_of(folder, "encoder", options, question, {shown("text", ids, text)}, text);
 }
+}  // namespace
 
 Inspection inspect_model(const std::string& folder, const InspectOptions& options) {
   if (const std::optional<Config> run = run_config(folder)) {

@@ -38,14 +38,11 @@ class PreferenceSession : public Session {
       : Session(config, *causal_model, training, verify), pairs(config.data.batch_size),
         lengths(preference_lengths(longest_chat(config, *causal_model))),
         options_(preference_options(config, training)), model_(std::move(causal_model)) {
-    std::vector<LossFunction> losses;
-    for (const int64_t length : lengths)
-      losses.push_back([this, length](Trace& trace) {
-        PreferenceOptions options = options_;
-        if (!trace.options().training) options.label_smoothing = 0;
-        return preference_loss(*model_, trace, pairs, length, options);
-      });
-    plan(preference_inputs(pairs, lengths.back()), losses);
+    plan(preference_inputs(pairs, lengths.back()), losses_of(lengths, [this](Trace& trace, int64_t length) {
+      PreferenceOptions options = options_;
+      if (!trace.options().training) options.label_smoothing = 0;
+      return preference_loss(*model_, trace, pairs, length, options);
+    }));
   }
 
   // Sets the pairs' references to the loaded weights' log probabilities, if the method compares with them.
@@ -261,14 +258,10 @@ TaskEvaluation evaluate_preferences(
       [&](const std::string& file) { return PairReader(config, opened, opened.folder).read(file); },
       [&] { return load_preference_pairs(config, opened, opened.folder); });
   PreferenceSession session(config, opened.model, false, true);
-  check_fits(session.store, "");
-  session.allocate();
-  session.store.touch();
-  session.trainer->state().initialize_constants();
+  take_memory(session, "");
   load_reference(session, config);
   session.set_references(pairs);
-  session.trainer->state().load_parameters(
-      [&](const ParameterTarget& parameters) { opened.weights()(session.layout, parameters); });
+  load_weights(session, opened.weights());
   return session.evaluate(pairs, SharedWork::alone());
 }
 }  // namespace linnet

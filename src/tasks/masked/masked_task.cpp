@@ -118,13 +118,11 @@ class MaskedSession : public Session {
                   masked_places(masking_options, masking_options.lengths.front()), false);
             }),
         masking(masking_options), model(masked_model) {
-    std::vector<LossFunction> losses;
-    for (const int64_t length : masking.lengths)
-      losses.push_back([this, length, smoothing = config.train.label_smoothing](Trace& trace) {
-        return masked_language_loss(
-            model, trace, masking.rows, length, masking.rows * masked_places(masking, length), false, smoothing);
-      });
-    plan(masked_inputs(masking), losses);
+    const auto loss = [this, smoothing = config.train.label_smoothing](Trace& trace, int64_t length) {
+      return masked_language_loss(
+          model, trace, masking.rows, length, masking.rows * masked_places(masking, length), false, smoothing);
+    };
+    plan(masked_inputs(masking), losses_of(masking.lengths, loss));
   }
 
   // Loss, perplexity and accuracy at masked positions; each token is used once.

@@ -1,5 +1,4 @@
 #include "tasks/planning/plan_memory.h"
-#include <cctype>
 #include <tuple>
 #include "base/error.h"
 #include "base/process.h"
@@ -72,22 +71,10 @@ Traffic exchange_of(const Graph& graph, const Node& node) {
   return {};
 }
 
-// The end of the first number in a module's path, which makes it a layer; 0 without one.
-size_t layer_end(const std::string& path) {
-  for (size_t begin = 0; begin < path.size();) {
-    const size_t end = std::min(path.find('.', begin), path.size());
-    if (end > begin &&
-        std::all_of(path.begin() + begin, path.begin() + end, [](unsigned char c) { return std::isdigit(c); }))
-      return end;
-    begin = end + 1;
-  }
-  return 0;
-}
-
 // "decoder.layers.3.self_attention" is in layer "decoder.layers.3", "norm.weight" in block "norm".
 std::string block_name(const std::string& path) {
-  const size_t end = layer_end(path);
-  return path.substr(0, end > 0 ? end : path.find('.'));
+  const std::string_view layer = block_path(path);
+  return path.substr(0, layer.empty() ? path.find('.') : layer.size());
 }
 
 RegionId arena_of(const Store& store) {
@@ -186,6 +173,15 @@ std::vector<SentBucket> sent_buckets(const Plan& plan, const Trainer& trainer) {
         .last_writer = last[i]});
   std::ranges::stable_sort(sent, {}, &SentBucket::last_writer);
   return sent;
+}
+
+// For one process, with all its micro-batches and the update.
+double estimated_step_seconds(const Trainer& trainer, const MachineSpeed& speed) {
+  double seconds = plan_seconds(trainer.plans().apply_plan(), speed);
+  for (const StepPlans& plans : longest_step(trainer, speed))
+    seconds += static_cast<double>(trainer.options().accumulate_steps) *
+               (plan_seconds(plans.forward, speed) + plan_seconds(plans.backward, speed));
+  return seconds;
 }
 
 class RankReader {
@@ -334,18 +330,10 @@ TrainingStep step_of_ranks(std::vector<RankStages> ranks, const RankLayout& layo
   return step;
 }
 
-double estimated_step_seconds(const Trainer& trainer, const MachineSpeed& speed) {
-  double seconds = plan_seconds(trainer.plans().apply_plan(), speed);
-  for (const StepPlans& plans : longest_step(trainer, speed))
-    seconds += static_cast<double>(trainer.options().accumulate_steps) *
-               (plan_seconds(plans.forward, speed) + plan_seconds(plans.backward, speed));
-  return seconds;
-}
-
 int count_layers(const ParameterLayout& layout) {
   std::set<std::string> layers;
   for (const ParameterSlot& slot : layout.trained())
-    if (const size_t end = layer_end(slot.spec.name); end > 0) layers.insert(slot.spec.name.substr(0, end));
+    if (const std::string_view layer = block_path(slot.spec.name); !layer.empty()) layers.emplace(layer);
   return static_cast<int>(layers.size());
 }
 }  // namespace linnet

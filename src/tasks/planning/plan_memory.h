@@ -65,9 +65,6 @@ RankStages stages_of_rank(const Trainer& trainer, const MachineSpeed& speed, con
 // The step of all ranks of a pipeline.
 TrainingStep step_of_ranks(std::vector<RankStages> ranks, const RankLayout& layout);
 
-// For one process, with all its micro-batches and the update.
-double estimated_step_seconds(const Trainer& trainer, const MachineSpeed& speed);
-
 // The number of equal layers ("decoder.layers.3") with trained parameters, and so the most stages of a pipeline.
 int count_layers(const ParameterLayout& layout);
 

@@ -162,7 +162,7 @@ class Answers : public TextTask {
       fail_user(record.where, record.where.empty() ? "" : ": ", "a question of ", around,
           " tokens leaves no room for a text beside the ", stride, " tokens of answers.stride: ", "a window has ", most,
           " (--set context=N)");
-    const std::vector<TextRange> ranges = use == TextUse::kAsk ? std::vector<TextRange>{} : answer_ranges(record);
+    const std::vector<TextRange> ranges = use == TextUse::kAsk ? std::vector<TextRange>{} : text_ranges(record.label);
     const auto part = [&](const auto& all, size_t begin, size_t end) {
       std::decay_t<decltype(all)> window(all.begin(), all.begin() + tokens.begin);
       window.insert(window.end(), all.begin() + begin, all.begin() + end);

@@ -43,8 +43,7 @@ void check_are_classes(const std::set<std::string>& names, const std::string& pa
 
 // Whole numbers 0..n-1 stand for themselves; other labels are numbered in byte order.
 Names class_names(const std::set<std::string>& names) {
-  Names numbers;
-  for (size_t i = 0; i < names.size(); ++i) numbers.push_back(std::to_string(i));
+  const Names numbers = mapped(names.size(), [](size_t i) { return std::to_string(i); });
   const bool counted = std::ranges::all_of(numbers, [&](const auto& number) { return names.contains(number); });
   return counted ? numbers : Names(names.begin(), names.end());
 }
@@ -54,9 +53,8 @@ std::string class_counts(const Names& labels, const Names& classes) {
   std::vector<std::pair<int64_t, std::string>> counts;
   for (const std::string& name : classes) counts.emplace_back(-std::ranges::count(labels, name), name);
   std::ranges::stable_sort(counts, {}, [](const auto& count) { return count.first; });
-  Names texts;
-  for (const auto& [count, name] : counts) texts.push_back(name + ": " + std::to_string(-count));
-  return first_names(texts);
+  return first_names(
+      mapped(counts, [](const auto& count) { return count.second + ": " + std::to_string(-count.first); }));
 }
 
 // A label that occurs once among many is more often a heading or a mistake than a class.

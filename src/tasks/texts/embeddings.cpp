@@ -76,9 +76,7 @@ class Embeddings : public TextTask {
   }
   Names outputs(const TextRecords&, const std::string&) const override { return {}; }
   Names outputs_of(const PretrainedModel& model) const override {
-    Names names;
-    for (int64_t i = 0; i < model.as<SentenceEncoder>().width(); ++i) names.push_back(std::to_string(i));
-    return names;
+    return mapped(model.as<SentenceEncoder>().width(), [](int64_t i) { return std::to_string(i); });
   }
   LabelForm form(const Names&, const TextClassifier& model, TextUse use) const override {
     const auto& encoder = dynamic_cast<const SentenceEncoder&>(model);

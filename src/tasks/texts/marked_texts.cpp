@@ -129,9 +129,8 @@ void for_each_record(const std::string& path, bool labelled, const UseRecord& us
 using WordRanges = std::vector<TextRange>;
 
 Json words_label(const WordRanges& words, const std::vector<std::string>& tags) {
-  Json ranges = Json::array();
-  for (const TextRange& word : words) ranges.push_back(Json::array({word.begin, word.end}));
-  return {{"words", std::move(ranges)}, {"tags", tags}};
+  const auto range_of = [](const TextRange& word) { return Json::array({word.begin, word.end}); };
+  return {{"words", mapped(words, range_of)}, {"tags", tags}};
 }
 
 // Joins tokens with spaces, and sets the WordRanges.
@@ -307,14 +306,12 @@ void for_each_question(const std::string& path, const DataConfig& data, const Us
   });
 }
 
-std::vector<TextRange> answer_ranges(const TextRecord& record) {
-  std::vector<TextRange> ranges;
-  for (const Json& range : record.label) ranges.push_back({range[0].get<size_t>(), range[1].get<size_t>()});
-  return ranges;
+std::vector<TextRange> text_ranges(const Json& list) {
+  return mapped(list, [](const Json& range) { return TextRange{range[0].get<size_t>(), range[1].get<size_t>()}; });
 }
 
 std::vector<std::string> answer_texts(const TextRecord& record) {
-  return mapped(answer_ranges(record),
+  return mapped(text_ranges(record.label),
       [&](const TextRange& range) { return record.pair.substr(range.begin, range.end - range.begin); });
 }
 

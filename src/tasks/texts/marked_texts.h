@@ -14,8 +14,9 @@ TextRecords read_answers(const std::string& path, const DataConfig& data);
 // Calls use() with each question, a tab and its context, labeled or not; for another file with each line.
 void for_each_question(const std::string& path, const DataConfig& data, const UseText& use);
 
-// The ranges of a record's label, and their texts.
-std::vector<TextRange> answer_ranges(const TextRecord& record);
+// Reads a list of [begin, end].
+std::vector<TextRange> text_ranges(const Json& list);
+// The texts of the ranges that are a record's label.
 std::vector<std::string> answer_texts(const TextRecord& record);
 
 // Byte ranges of runs of letters, digits and marks; any other character except spaces is a word by itself.

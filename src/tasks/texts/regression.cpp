@@ -34,10 +34,9 @@ class Regression : public TextTask {
   Names assumed_outputs() const override { return {"LABEL_0"}; }
 
   std::vector<float> label(const TextRecord& record, const Encoding&, const Names& outputs) const override {
-    std::vector<float> numbers;
-    if (record.label.is_array())
-      for (const Json& number : record.label) numbers.push_back(static_cast<float>(number_of(number, record.where)));
-    else numbers.push_back(static_cast<float>(number_of(record.label, record.where)));
+    const auto number = [&](const Json& label) { return static_cast<float>(number_of(label, record.where)); };
+    std::vector<float> numbers =
+        record.label.is_array() ? mapped(record.label, number) : std::vector<float>{number(record.label)};
     if (numbers.size() != outputs.size())
       fail_user(record.where, ": ", numbers.size(), " numbers as label, and the model gives ", outputs.size());
     return numbers;
@@ -63,8 +62,7 @@ class Regression : public TextTask {
 
   Answer answer(const std::string&, std::span<const TextRange>, std::span<const float> logits, const Names&,
       int64_t) const override {
-    Answer answer;
-    for (const float number : logits) answer.cells.push_back(cell(number));
+    Answer answer{.cells = mapped(logits, cell)};
     if (logits.size() == 1) answer.json["number"] = logits[0];
     else answer.json["numbers"] = std::vector<float>(logits.begin(), logits.end());
     return answer;

@@ -13,11 +13,8 @@ constexpr double kThreshold = 0.5;  // of a label's probability
 
 // A record's labels: a list in JSON; in a table "a|b", "a;b" or "a,b", by the first of these separators that occurs.
 Names labels_of_record(const TextRecord& record) {
+  if (record.label.is_array()) return mapped(record.label, label_text);
   Names labels;
-  if (record.label.is_array()) {
-    for (const Json& label : record.label) labels.push_back(label_text(label));
-    return labels;
-  }
   const std::string text = label_text(record.label);
   char separator = ',';
   for (const char each : {';', '|'})

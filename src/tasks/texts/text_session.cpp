@@ -10,12 +10,10 @@ TextSession::TextSession(const Config& config, const TextTask& text_task, TextCl
       rows(config.data.batch_size), lengths(text_lengths(config, model)), task(text_task),
       outputs(std::move(output_names)), model_(model), config_(config) {
   if (teacher) teacher->declare(store);
-  std::vector<LossFunction> losses;
-  for (const int64_t length : lengths)
-    losses.push_back([this, length, pairs, teacher](Trace& trace) {
-      if (teacher && trace.options().training) return teacher->classification_loss(model_, trace, rows, length, pairs);
-      return task.loss(model_, trace, rows, length, pairs);
-    });
+  const auto loss = [this, pairs, teacher](Trace& trace, int64_t length) {
+    if (teacher && trace.options().training) return teacher->classification_loss(model_, trace, rows, length, pairs);
+    return task.loss(model_, trace, rows, length, pairs);
+  };
   LabelForm form = task.form(outputs, model, TextUse::kTrain);
   form.parts = std::max(form.parts, task.form(outputs, model, TextUse::kEvaluate).parts);
   std::vector<BatchInput> inputs = text_inputs(rows, lengths.back(), form, pairs);
@@ -26,7 +24,7 @@ TextSession::TextSession(const Config& config, const TextTask& text_task, TextCl
     inputs.push_back({"gradients", static_cast<size_t>(texts) * outputs.size() * sizeof(float)});
     inputs.push_back({"share", 2 * sizeof(float)});
   }
-  plan(inputs, losses);
+  plan(inputs, losses_of(lengths, loss));
   if (!cached) return;
   for (const int64_t length : lengths) {
     const int shape = trainer->plans().add_evaluation_shape(

@@ -25,13 +25,6 @@ std::vector<int64_t> first_tokens(const std::vector<TextRange>& words, std::span
   return first;
 }
 
-// Reads {"words": [[begin, end], ...], "tags": ["O", ...]}, ranges in bytes.
-std::vector<TextRange> words_of(const Json& label) {
-  std::vector<TextRange> words;
-  for (const Json& word : label["words"]) words.push_back({word[0].get<size_t>(), word[1].get<size_t>()});
-  return words;
-}
-
 class TokenClassification : public TextTask {
  public:
   TokenClassification()
@@ -60,7 +53,7 @@ class TokenClassification : public TextTask {
 
   std::vector<float> label(const TextRecord& record, const Encoding& encoding, const Names& outputs) const override {
     std::vector<float> classes(encoding.ids.size(), -1);
-    const std::vector<int64_t> first = first_tokens(words_of(record.label), encoding.offsets);
+    const std::vector<int64_t> first = first_tokens(text_ranges(record.label["words"]), encoding.offsets);
     for (size_t word = 0; word < first.size(); ++word) {
       const size_t output = output_of(record.label["tags"][word].text(), outputs, record.where, "tag");
       if (first[word] >= 0) classes[first[word]] = static_cast<float>(output);

@@ -31,6 +31,20 @@ ConfigFile t5_file(const Config& config, const TokenizerPair& tokenizers) {
   return file;
 }
 
+TransformerConfig transformer_config(const Config& config, const TokenizerPair& tokenizers) {
+  const ModelConfig& m = config.model;
+  TransformerConfig t;
+  t.source_vocab = tokenizers.source->vocab_size(), t.target_vocab = tokenizers.target->vocab_size();
+  t.d_model = m.d_model, t.num_heads = m.num_heads, t.d_ff = m.d_ff;
+  t.num_encoder_layers = m.num_encoder_layers, t.num_decoder_layers = m.num_decoder_layers;
+  t.max_seq_len = m.max_seq_len;
+  t.dropout = m.dropout;
+  t.norm_first = m.norm == "pre", t.final_norm = m.final_norm;
+  t.activation = m.activation == "gelu" ? Activation::kGelu : Activation::kRelu;
+  t.share_embeddings = m.share_embeddings, t.tie_head = m.tie_head;
+  return t;
+}
+
 ConfigFile marian_file(const Config& config, const TokenizerPair& tokenizers) {
   TransformerConfig t = transformer_config(config, tokenizers);
   t.positions = Positions::kHalved, t.pad_token = tokenizers.special.pad, t.zero_start = true;
@@ -97,20 +111,6 @@ void TranslationModel::save_assets(const std::string& folder) const {
   make_directories(folder + "/pretrained");
   file.save(folder + kConfigFile);
   keep_generation_config(*pretrained, folder);
-}
-
-TransformerConfig transformer_config(const Config& config, const TokenizerPair& tokenizers) {
-  const ModelConfig& m = config.model;
-  TransformerConfig t;
-  t.source_vocab = tokenizers.source->vocab_size(), t.target_vocab = tokenizers.target->vocab_size();
-  t.d_model = m.d_model, t.num_heads = m.num_heads, t.d_ff = m.d_ff;
-  t.num_encoder_layers = m.num_encoder_layers, t.num_decoder_layers = m.num_decoder_layers;
-  t.max_seq_len = m.max_seq_len;
-  t.dropout = m.dropout;
-  t.norm_first = m.norm == "pre", t.final_norm = m.final_norm;
-  t.activation = m.activation == "gelu" ? Activation::kGelu : Activation::kRelu;
-  t.share_embeddings = m.share_embeddings, t.tie_head = m.tie_head;
-  return t;
 }
 
 TranslationModel make_translation_model(const Config& config, TokenizerPair tokenizers) {

@@ -17,8 +17,6 @@ struct TranslationModel {
   void save_assets(const std::string& folder) const;
 };
 
-TransformerConfig transformer_config(const Config& config, const TokenizerPair& tokenizers);
-
 // A model of the configuration's sizes for trained tokenizers.
 TranslationModel make_translation_model(const Config& config, TokenizerPair tokenizers);
 // Opens config.model.from, or a run folder's model without its weights.

@@ -27,12 +27,10 @@ TranslationSession::TranslationSession(
             return translation_loss(model, trace, {1, kPairProbeLength, kPairProbeLength}, 0);
           }),
       config(config), tokenizers(translation.tokenizers), model(translation.model), shapes(std::move(options.shapes)) {
-  std::vector<LossFunction> losses;
-  for (const BatchShape& shape : shapes)
-    losses.push_back([this, shape, smoothing = config.train.label_smoothing](Trace& trace) {
-      return translation_loss(*model, trace, {shape.batch, shape.source_length, shape.target_length}, smoothing);
-    });
-  plan(pair_inputs(shapes), losses);
+  const auto loss = [this, smoothing = config.train.label_smoothing](Trace& trace, const BatchShape& shape) {
+    return translation_loss(*model, trace, {shape.batch, shape.source_length, shape.target_length}, smoothing);
+  };
+  plan(pair_inputs(shapes), losses_of(shapes, loss));
   if (!options.generation) return;
   const GenerationNeeds& needs = *options.generation;
   const SentenceFrame frame = tokenizers.frame();

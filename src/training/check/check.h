@@ -4,6 +4,7 @@
 
 namespace linnet {
 enum class Verdict { kPass, kFail, kSkipped };
+template <> inline constexpr std::array kEnumNames<Verdict>{"pass", "fail", "skip"};
 
 struct CheckLine {
   std::string name;  // "causality"

@@ -179,10 +179,11 @@ std::string packed(const InspectedAttention& map) {
 }
 
 Json described(const Inspection& inspection, bool is_page) {
-  Json json{{"model", inspection.model}, {"kind", inspection.kind}, {"sequences", Json::array()}};
-  for (const InspectedSequence& sequence : inspection.sequences)
-    json["sequences"].push_back({{"name", sequence.name}, {"tokens", sequence.tokens}});
-  json["answers"] = Json::array();
+  const auto shown = [](const InspectedSequence& sequence) {
+    return Json{{"name", sequence.name}, {"tokens", sequence.tokens}};
+  };
+  Json json{{"model", inspection.model}, {"kind", inspection.kind}, {"sequences", mapped(inspection.sequences, shown)},
+      {"answers", Json::array()}};
   for (const InspectedAnswer& answer : inspection.answers) {
     Json likeliest = Json::array(), shares = Json::object();
     for (const auto& [text, probability] : answer.likeliest)

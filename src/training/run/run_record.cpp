@@ -32,9 +32,9 @@ std::string last_profile(const std::string& folder) {
 }  // namespace
 
 Json memory_json(const MemoryForecast& forecast) {
-  Json memory = Json::array();
-  for (const MemoryItem& item : forecast.items) memory.push_back({{"name", item.name}, {"bytes", item.bytes}});
-  return memory;
+  return mapped(forecast.items, [](const MemoryItem& item) {
+    return Json{{"name", item.name}, {"bytes", item.bytes}};
+  });
 }
 
 std::string memory_record(const Trainer& trainer, const Store& store, const MemoryForecast& forecast) {
@@ -60,10 +60,9 @@ void write_system_record(const std::string& folder, const std::string& program, 
 }
 
 std::vector<std::pair<std::string, std::string>> report_config(const Config& config) {
-  std::vector<std::pair<std::string, std::string>> values;
-  for (const ConfigKey& key : config_keys())
-    values.emplace_back(std::string(key.section) + "." + key.name, value_text(field_value(key, config)));
-  return values;
+  return mapped(config_keys(), [&](const ConfigKey& key) {
+    return std::pair(std::string(key.section) + "." + key.name, value_text(field_value(key, config)));
+  });
 }
 
 ReportRun read_report_run(const std::string& folder) {

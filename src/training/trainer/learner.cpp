@@ -55,9 +55,8 @@ double SingleShapeLearner::evaluate() {
 
 std::span<float> SingleShapeLearner::parameter(const std::string& name) {
   trainer_->state().pull();
-  for (const auto& [spec, offset] : layout_.parameters())
-    if (spec.name == name)
-      return {trainer_->state().flat(state::kParameters) + offset, static_cast<size_t>(spec.shape.elements())};
-  fail_user("the model has no parameter \"", name, "\"");
+  const ParameterSlot* slot = find_parameter(layout_, name);
+  if (!slot) fail_user("the model has no parameter \"", name, "\"");
+  return {trainer_->state().flat(state::kParameters) + slot->offset, static_cast<size_t>(slot->spec.shape.elements())};
 }
 }  // namespace linnet

@@ -27,8 +27,11 @@ Tensor all_of(Graph& graph, const ResidentOptions::Input& data, const TensorType
     fail_user("resident data \"", data.name, "\" are ", data.type.text(), ", and a batch is ", batch.text());
   return graph.input(kPrefix + data.name, data.type);
 }
-}  // namespace
 
+// A step graph (training/trainer/step_graphs.h) that reads its data from inputs "resident.NAME" [N, ...], `control`
+// from a row of "resident.control" [steps, 2] and `random` from "resident.random" i32 [steps, 4]. "resident.order" i32
+// [steps * rows] lists the rows of each batch. States: "resident.cursor" i32 [1] counts steps; "resident.ring" [steps,
+// 3] has each step's loss_sum, token_count and sum_of_squares.
 Graph resident_graph(const Graph& step, const ResidentOptions& options) {
   std::set<std::string> replaced{state::kControl, state::kRandom};
   for (const auto& data : options.data) replaced.insert(data.name);
@@ -66,6 +69,7 @@ Graph resident_graph(const Graph& step, const ResidentOptions& options) {
   graph.update(cursor, written.cursor);
   return rewriter.finish();
 }
+}  // namespace
 
 ResidentSteps::ResidentSteps(
     Trainer& trainer, Store& store, const SharedRegions& shared, const LossFunction& loss, ResidentOptions options)

@@ -25,12 +25,6 @@ struct ResidentOptions {
   int64_t steps_per_graph = 16;
 };
 
-// A step graph (training/trainer/step_graphs.h) that reads its data from inputs "resident.NAME" [N, ...], `control`
-// from a row of "resident.control" [steps, 2] and `random` from "resident.random" i32 [steps, 4]. "resident.order" i32
-// [steps * rows] lists the rows of each batch. States: "resident.cursor" i32 [1] counts steps; "resident.ring" [steps,
-// 3] has each step's loss_sum, token_count and sum_of_squares.
-Graph resident_graph(const Graph& step, const ResidentOptions& options);
-
 class ResidentSteps {
  public:
   // Call before store.allocate(). The trainer uses the same store, and its steps are one micro-batch.

@@ -100,10 +100,8 @@ struct Scratch {
 };
 
 size_t cudnn_workspace(CudaDevice& device, const AttentionAttrs& attrs, const Shape& q, const Shape& k, bool backward) {
-  size_t most = 0;
-  for (const AttentionProblem& problem : layouts_of(attrs, q, k))
-    most = std::max(most, plan_of(device, problem, backward, true).workspace);
-  return most;
+  return max_of<size_t>(layouts_of(attrs, q, k),
+      [&](const AttentionProblem& problem) { return plan_of(device, problem, backward, true).workspace; });
 }
 
 size_t workspace_of(const KernelQuery& query, bool backward) {

@@ -12,10 +12,17 @@
 #include "engine/ops/rope/rope.h"
 
 namespace linnet {
+namespace {
+// A rank's elements [first, first + count) of an axis of `size`.
+struct AxisPart {
+  int64_t first, count;
+};
+
 AxisPart part_of_axis(int64_t size, const TensorRank& rank) {
   const int64_t first = size * rank.rank / rank.ranks;
   return {first, size * (rank.rank + 1) / rank.ranks - first};
 }
+}  // namespace
 
 Shape local_shape(const Shape& whole, const Sharding& sharding, const TensorRank& rank) {
   if (!sharding.is_cut()) return whole;

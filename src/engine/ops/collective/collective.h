@@ -25,12 +25,6 @@ struct TensorRank {
   bool operator==(const TensorRank&) const = default;
 };
 
-// A rank's elements [first, first + count) of an axis of `size`.
-struct AxisPart {
-  int64_t first, count;
-};
-AxisPart part_of_axis(int64_t size, const TensorRank& rank);
-
 struct Sharding {
   enum class Kind : uint8_t {
     kFree,   // of a parameter that a rule may divide as it likes

@@ -9,13 +9,13 @@
 #include "engine/ops/reduce/reduce.h"
 
 namespace linnet {
+namespace {
 void check_targets(const TensorView& targets, int64_t classes) {
   const int32_t* target = targets.as<const int32_t>();
   for (int64_t i = 0; i < targets.elements(); ++i)
     if (target[i] >= classes) fail_user("target id ", target[i], " is outside the vocabulary of ", classes);
 }
 
-namespace {
 std::vector<TensorType> infer_cross_entropy(const InferArgs& args) {
   const TensorType &logits = args.in[0], &targets = args.in[1];
   expect(logits.shape.rank() >= 1 && is_float(logits.dtype), "got logits ", logits);
@@ -161,7 +161,7 @@ void linear_cross_entropy_expect_operands(const InferArgs& args) {
   const std::string both = "got " + hidden.text() + " and weight " + weight.text();
   expect(is_float(hidden.dtype) && hidden.dtype == weight.dtype && hidden.shape.rank() >= 1, both);
   expect(weight.shape.rank() == 2 && weight.shape[1] == hidden.shape[-1], both, ", expected [V, D]");
-  const Shape rows(hidden.shape.sizes().first(hidden.shape.rank() - 1));
+  const Shape rows = leading_axes(hidden.shape);
   expect(targets == TensorType{DType::kI32, rows}, "got ", hidden, " and targets ", targets);
   if (bias)
     expect(args.in[3] == TensorType{weight.dtype, {weight.shape[0]}}, "got weight ", weight, " and bias ", args.in[3]);

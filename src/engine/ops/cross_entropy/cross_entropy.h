@@ -40,9 +40,6 @@ Tensor one_hot(At targets, int64_t classes, DType dtype);
 // The number of targets that are not negative, as a scalar of type `dtype`.
 Tensor count_targets(At targets, DType dtype);
 
-// CPU only: user error for a target at or beyond the classes.
-void check_targets(const TensorView& targets, int64_t classes);
-
 // The loss of a classifier over many classes without its logits in memory: a linear layer and the cross-entropy of its
 // result, computed chunk by chunk of rows (engine/kernels/loss/cross_entropy.h).
 //
