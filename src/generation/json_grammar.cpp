@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <map>
+#include "base/text.h"
 #include "generation/text_grammar.h"
 
 namespace linnet {
@@ -22,7 +24,7 @@ bool has_type(const Json& value, std::string_view type) {
 // Each function returns a subroutine.
 class JsonGrammar {
  public:
-  explicit JsonGrammar(const Json& whole = {})
+  explicit JsonGrammar(const Json* whole = nullptr)
       : whole_(whole), space_(make_space()), string_(make_string()), integer_(make_number(false)),
         number_(make_number(true)) {
     Node simple = string_;
@@ -95,7 +97,7 @@ class JsonGrammar {
     if (!is_new && known->second < 0) fail_at(where, "a schema that contains itself is not supported");
     if (!is_new) return known->second;
     const std::vector<std::string_view> parts = split(path, '/');
-    const Json* found = parts.size() > 1 && parts[0] == "#" ? &whole_ : nullptr;
+    const Json* found = parts.size() > 1 && parts[0] == "#" ? whole_ : nullptr;
     for (size_t i = 1; i < parts.size() && found; ++i) found = found->find(parts[i]);
     if (!found) fail_at(where, "there is no " + place.dump());
     return known->second = schema(*found, path.substr(1));
@@ -224,7 +226,7 @@ class JsonGrammar {
     return g_.either(whole, g_.text("-", whole));
   }
 
-  const Json& whole_;
+  const Json* const whole_;               // where "$ref" looks
   std::map<std::string, Node> referred_;  // by place; -1: not finished
   TextGrammar g_;
   const Node space_, string_, integer_, number_;
@@ -238,7 +240,7 @@ TextGrammar json_object_grammar() {
 }
 
 TextGrammar json_schema_grammar(const Json& schema) {
-  JsonGrammar grammar(schema);
+  JsonGrammar grammar(&schema);
   return grammar.finish(grammar.schema(schema, ""));
 }
 }  // namespace linnet
