@@ -97,17 +97,8 @@ void run_share(const KernelArgs& args) { copy_operand(args.in[0], args.out[0]); 
 
 void run_zero(const KernelArgs& args) { std::memset(args.out[0].data, 0, args.out[0].type.bytes()); }
 
-int64_t elements_of(const KernelQuery& query, int rank) {
-  const auto& attrs = query.attrs<AllGatherAttrs>();
-  return local_shape(query.out[0].shape, Sharding::cut(attrs.axis, attrs.parts), {rank, attrs.ranks}).elements();
-}
-
-size_t gather_workspace(const KernelQuery& query) {
-  const auto& attrs = query.attrs<AllGatherAttrs>();
-  int64_t count = 0;
-  for (int rank = 0; rank < attrs.ranks; ++rank)
-    if (rank != attrs.rank) count += elements_of(query, rank);
-  return static_cast<size_t>(count) * sizeof(float);
+size_t gather_workspace(const KernelQuery& query) {  // the other ranks' parts
+  return static_cast<size_t>(query.out[0].shape.elements() - query.in[0].shape.elements()) * sizeof(float);
 }
 
 void run_collective_gather(const KernelArgs& args) {
@@ -346,8 +337,8 @@ std::optional<ShardedNode> shard_linear_cross_entropy(const ShardArgs& args) {  
   attrs.all_classes = classes;
   attrs.first_class = part_of_axis(classes, args.rank).first;
   attrs.ranks = args.rank.ranks;
-  ShardedNode node{.attrs = attrs, .in = {}, .out = {Sharding::whole()}, .exchanges = true};
-  node.in.resize(args.in.size());
+  ShardedNode node{
+      .attrs = attrs, .in = std::vector<Sharding>(args.in.size()), .out = {Sharding::whole()}, .exchanges = true};
   node.in[1] = Sharding::cut(0, {classes});
   if (attrs.bias) node.in[3] = Sharding::cut(0, {classes});
   return node;
