@@ -44,10 +44,7 @@ Tensor join_pieces(Graph& graph, const std::vector<Piece>& pieces, const TensorT
   std::vector<Tensor> parts;
   int64_t end = 0;
   const auto fill_to = [&](int64_t start) {
-    if (start == end) return;
-    TensorType gap = whole;
-    gap.shape.set(axis, start - end);
-    parts.push_back(fill(graph, gap, 0));
+    if (start != end) parts.push_back(fill(graph, {whole.dtype, with_size(whole.shape, axis, start - end)}, 0));
   };
   for (const Piece& piece : pieces) {
     fill_to(piece.start);

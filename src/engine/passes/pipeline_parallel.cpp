@@ -128,7 +128,7 @@ struct StagePart {
 StagePart part_of_stage(const Model& model, std::span<const ValueId> results, NodeId first, NodeId end) {
   const Graph& graph = model.graph();
   StagePart part{std::vector<bool>(graph.node_count()), std::vector<bool>(graph.value_count())};
-  auto& [kept, read] = part;
+  std::vector<bool>&kept = part.kept, &read = part.read;
   if (end == graph.node_count()) {
     for (const ValueId id : results) read[id] = true;
     for (const GraphOutput& output : graph.outputs()) read[output.value] = true;

@@ -22,8 +22,7 @@ std::vector<TensorType> infer_split(const InferArgs& args) {
   std::vector<TensorType> out;
   int64_t total = 0;
   for (int64_t size : attrs.sizes) {
-    out.push_back(args.in[0]);
-    out.back().shape.set(attrs.axis, size);
+    out.push_back({args.in[0].dtype, with_size(shape, attrs.axis, size)});
     total += size;
     expect(size >= 0, "got a negative size");
   }
@@ -35,18 +34,16 @@ std::vector<TensorType> infer_split(const InferArgs& args) {
 std::vector<TensorType> infer_concat(const InferArgs& args) {
   const int axis = args.attrs.as<ConcatAttrs>().axis;
   expect(!args.in.empty(), "nothing to concatenate");
-  TensorType out = args.in[0];
+  const TensorType& out = args.in[0];
   expect(axis >= 0 && axis < out.shape.rank(), "got ", out.shape, ", no axis ", axis);
   int64_t total = 0;
   for (const TensorType& in : args.in) {
-    Shape other = in.shape;
-    expect(other.rank() == out.shape.rank() && in.dtype == out.dtype, "got ", in, " beside ", out);
-    total += other[axis];
-    other.set(axis, out.shape[axis]);
-    expect(other == out.shape, "got ", in, " beside ", out, " along axis ", axis);
+    expect(in.shape.rank() == out.shape.rank() && in.dtype == out.dtype, "got ", in, " beside ", out);
+    total += in.shape[axis];
+    const bool fits = with_size(in.shape, axis, out.shape[axis]) == out.shape;
+    expect(fits, "got ", in, " beside ", out, " along axis ", axis);
   }
-  out.shape.set(axis, total);
-  return {out};
+  return {{out.dtype, with_size(out.shape, axis, total)}};
 }
 
 std::string order_text(const std::vector<int>& order) {

@@ -12,15 +12,11 @@ ExpressionBuilder::Ref ExpressionBuilder::append(const Instruction& instruction)
 }
 
 ExpressionBuilder::Ref ExpressionBuilder::input(int operand) {
-  Instruction instruction{Scalar::kInput};
-  instruction.a = static_cast<int16_t>(operand);
-  return append(instruction);
+  return append({.function = Scalar::kInput, .a = static_cast<int16_t>(operand)});
 }
 
 ExpressionBuilder::Ref ExpressionBuilder::constant(double value) {
-  Instruction instruction{Scalar::kConstant};
-  instruction.constant = value;
-  return append(instruction);
+  return append({.function = Scalar::kConstant, .constant = value});
 }
 
 bool ExpressionBuilder::is_constant(Ref ref, double value) const {
@@ -33,11 +29,7 @@ ExpressionBuilder::Ref ExpressionBuilder::apply(Scalar function, Ref a, Ref b, R
   if (function == Scalar::kMul && is_constant(b, 1)) return a;
   if (function == Scalar::kAdd && is_constant(a, 0)) return b;
   if (function == Scalar::kAdd && is_constant(b, 0)) return a;
-  Instruction instruction{function};
-  instruction.a = static_cast<int16_t>(a);
-  instruction.b = static_cast<int16_t>(b);
-  instruction.c = static_cast<int16_t>(c);
-  return append(instruction);
+  return append({function, static_cast<int16_t>(a), static_cast<int16_t>(b), static_cast<int16_t>(c)});
 }
 
 std::vector<ExpressionBuilder::Ref> ExpressionBuilder::inline_all(
