@@ -121,7 +121,7 @@ template <class P> class ForwardHead {
       lse[first_ + i] = blind ? kMinusInfinity : at_.minus_shift[i];
       const MutableStoredFloats out = o.row(first_ + i);
       if (blind) {
-        ClearRow(out, args_.head_size);
+        clear_floats(args_.head_size, out);
       } else {
         WriteScaled(at_.o + i * width_, at_.sum[i], args_.head_size, false, out);
       }
@@ -331,11 +331,11 @@ template <class P> class BackwardHead {
         attend_block(window, q, o, d_o, lse + first, head, dq);
         if (d_bias) AddDiagonals(keys_, window.queries, ds_exact(), d_bias + args_.key_length - 1 + first - first_key_);
       } else if (first_key_ == 0) {
-        for (int64_t i = first; i < end; ++i) ClearRow(dq.row(i), size_);
+        for (int64_t i = first; i < end; ++i) clear_floats(size_, dq.row(i));
       }
     }
     if (first_key_ == 0)
-      for (int64_t i = live; i < args_.query_length; ++i) ClearRow(dq.row(i), size_);
+      for (int64_t i = live; i < args_.query_length; ++i) clear_floats(size_, dq.row(i));
   }
 
   void fetch_queries(int64_t first, int64_t end, const Head& q, const Head& o, const Head& d_o) const {
@@ -465,14 +465,14 @@ template <class P> void BackwardTask(
     backward.finish_keys(dk, dv);
   }
   for (int64_t j = valid; j < args.key_length; ++j) {
-    ClearRow(dk.row(j), size);
-    ClearRow(dv.row(j), size);
+    clear_floats(size, dk.row(j));
+    clear_floats(size, dv.row(j));
   }
   if (valid > 0 && !sums_dq) return;
   for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
     const MutableHead dq(x.dq, sample, h, size), sums = dq_of(h);
     for (int64_t i = 0; i < args.query_length; ++i)
-      if (valid == 0) ClearRow(dq.row(i), size);
+      if (valid == 0) clear_floats(size, dq.row(i));
       else WriteScaled(sums.row(i).f32(), 1, size, false, dq.row(i));
   }
 }

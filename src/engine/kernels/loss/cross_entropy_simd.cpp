@@ -286,10 +286,8 @@ class LinearCrossEntropy {
     const int64_t step = even_chunks(kept, std::max<int64_t>(chunk_rows(args_.rows, args_.classes, args_.division), 1));
     for (int64_t first = 0; first < kept; first += step) chunk(first, std::min(step, kept - first));
     if (args_.dhidden) clear_left_out(kept);
-    if (args_.loss == nullptr) return;
-    double total = 0;
-    for (int64_t i = 0; i < kept; ++i) total += work_.losses[i];
-    *args_.loss = static_cast<float>(total);
+    const auto loss_of = [&](int64_t row) { return work_.losses[row]; };
+    if (args_.loss != nullptr) *args_.loss = static_cast<float>(sum_of<double>(kept, loss_of));
   }
 
  private:
@@ -425,14 +423,10 @@ class LinearCrossEntropy {
 
   void clear_left_out(int64_t kept) {
     for (int64_t row = 0; row < args_.rows; ++row)
-      if (args_.targets[row] < 0) clear(args_.dhidden + row * args_.width);
+      if (args_.targets[row] < 0) clear_floats(args_.width, args_.dhidden + row * args_.width);
     if (kept > 0) return;
     if (args_.dweight != nullptr && !args_.accumulate) std::fill_n(args_.dweight, args_.classes * args_.width, 0.0f);
     if (args_.dbias != nullptr) std::fill_n(args_.dbias, args_.classes, 0.0f);
-  }
-
-  void clear(MutableStoredFloats row) const {
-    std::memset(row.data, 0, static_cast<size_t>(args_.width) * (row.is_bf16 ? sizeof(Bfloat16) : sizeof(float)));
   }
 
   const LinearCrossEntropyArgs& args_;
