@@ -83,9 +83,7 @@ class DeviceRun {
       return output.on_host[kept];
     }
     TensorView& host = output.on_host[0];
-    if (!output.fresh)
-      device_.download(
-          static_cast<std::byte*>(host.data), static_cast<const std::byte*>(output.on_device.data), host.type.bytes());
+    if (!output.fresh) device_.download(host.as<std::byte>(), output.on_device.as<std::byte>(), host.type.bytes());
     output.fresh = true;
     device_.wait();
     return host;
@@ -147,9 +145,9 @@ class DeviceRun {
     const auto kept = static_cast<size_t>(runs_ % kKept);
     for (auto& [name, output] : outputs_) {
       output.fresh = false;
+      const TensorView& from = output.on_device;
       if (output.is_small)
-        device_.download(static_cast<std::byte*>(output.on_host[kept].data),
-            static_cast<const std::byte*>(output.on_device.data), output.on_device.type.bytes());
+        device_.download(output.on_host[kept].as<std::byte>(), from.as<std::byte>(), from.type.bytes());
     }
     done_[kept] = device_.mark();
   }
@@ -180,9 +178,8 @@ Executor::Executor(const Plan& plan, const Store& store, const SharedRegions& sh
     const size_t in = operands_.size();
     for (ValueId value : node.in) operands_.push_back(view(value));
     for (ValueId value : node.out) operands_.push_back(view(value));
-    const auto own = plan.workspace_in_arena.find(id);
-    std::byte* workspace = own == plan.workspace_in_arena.end() ? store.location(shared.workspace)
-                                                                : store.location(shared.arena) + own->second;
+    const size_t* own = find_value(plan.workspace_in_arena, id);
+    std::byte* workspace = own ? store.location(shared.arena) + *own : store.location(shared.workspace);
     steps_.push_back({&node, plan.kernels[id], in, node.in.size(), in + node.in.size(), node.out.size(), workspace});
   }
   for (const StateUpdate& copy : plan.copies) copies_.push_back({view(copy.value), view(copy.state)});

@@ -62,10 +62,8 @@ class Interpreter {
 
   HostTensor dense(ValueId id) {
     const TensorView from = view(id);
-    HostTensor copy(from.type);
     if (from.strides != dense_strides(from.type.shape)) fail_internal("an output of the graph is a strided view");
-    std::memcpy(copy.data(), from.data, from.type.bytes());
-    return copy;
+    return dense_copy(from);
   }
 
   const Graph& graph_;
@@ -131,12 +129,9 @@ std::string first_non_finite(const Graph& graph, const NamedTensors& inputs, con
   InterpreterOptions watching = options;
   watching.after_node = [&](NodeId id, std::span<const TensorView> out) {
     if (!found.empty() || std::ranges::all_of(out, all_finite)) return;
-    found = graph.where_text(id);
-    const char* between = " of ";
-    for (const ValueId operand : graph.node(id).in) {
-      found += between + range_text(running->view(operand));
-      between = ", ";
-    }
+    const auto range_of = [&](ValueId operand) { return range_text(running->view(operand)); };
+    const std::string operands = joined(graph.node(id).in, ", ", range_of);
+    found = graph.where_text(id) + (operands.empty() ? "" : " of ") + operands;
   };
   Interpreter interpreter(graph, inputs, watching);
   running = &interpreter;

@@ -70,16 +70,13 @@ NamedTensors trial_inputs(const Graph& graph, const OpTrial& op) {
 }
 
 NamedTensors in_float32(const NamedTensors& tensors) {
-  NamedTensors out;
-  for (const auto& [name, tensor] : tensors) {
-    if (!is_float(tensor.type().dtype)) {
-      out[name] = tensor;
-      continue;
-    }
+  NamedTensors out = tensors;
+  for (auto& [name, tensor] : out) {
+    if (!is_float(tensor.type().dtype)) continue;
     HostTensor copy({DType::kF32, tensor.type().shape});
     for (size_t i = 0; i < copy.as<float>().size(); ++i)
       copy.as<float>()[i] = static_cast<float>(tensor.as<double>()[i]);
-    out[name] = std::move(copy);
+    tensor = std::move(copy);
   }
   return out;
 }

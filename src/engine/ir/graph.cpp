@@ -197,9 +197,8 @@ ScopeId Graph::enter_scope(const std::string& path) {
 }
 
 std::optional<ValueId> Graph::find_input(const std::string& name) const {
-  for (const GraphInput& input : inputs_)
-    if (input.name == name) return input.value;
-  return std::nullopt;
+  const GraphInput* found = find_item(inputs_, name, &GraphInput::name);
+  return found ? std::optional(found->value) : std::nullopt;
 }
 
 void Graph::set_view(ValueId id, View view) { values_[id].view = view; }

@@ -149,6 +149,7 @@ struct OpDef {
 
 inline bool is(const Node& node, const OpDef& op) { return node.op == &op; }
 inline bool is(const Node* node, const OpDef& op) { return node && is(*node, op); }
+inline const Node* node_if(const Node* node, const OpDef& op) { return is(node, op) ? node : nullptr; }  // of the op
 
 // The facts above of one node; a null pointer gives its default.
 Algebra algebra_of(const Node& node);

@@ -32,7 +32,7 @@ HWY_INLINE void Turns(
 }
 
 // Rows are ordered by position, so that rows of one position are neighbors.
-template <class T> void RopeRowsOf(const RopeArgs& args, const T* all_x, T* all_y, int64_t begin, int64_t end) {
+template <class T> void RopeRows(const RopeArgs& args, int64_t begin, int64_t end) {
   const int64_t half = args.half > 0 ? args.half : args.head_size / 2, turned = args.heads * args.head_size;
   HWY_ALIGN float cosine[kRopeMaxHeadSize / 2], sine[kRopeMaxHeadSize / 2];
   int64_t known = -1;
@@ -44,8 +44,8 @@ template <class T> void RopeRowsOf(const RopeArgs& args, const T* all_x, T* all_
       for (int64_t i = 0; args.magnitude != 1 && i < half; ++i) cosine[i] *= args.magnitude, sine[i] *= args.magnitude;
     }
     known = position;
-    const T* x = all_x + b * args.x_batch_stride + t * args.x_row_stride;
-    T* y = all_y + b * args.y_batch_stride + t * args.y_row_stride;
+    const T* x = args.x.as<T>() + b * args.x_batch_stride + t * args.x_row_stride;
+    T* y = args.y.as<T>() + b * args.y_batch_stride + t * args.y_row_stride;
     for (int64_t head = 0; head < turned; head += args.head_size) {
       const T *first = x + head, *second = x + head + half;
       T *first_out = y + head, *second_out = y + head + half;
@@ -60,21 +60,18 @@ template <class T> void RopeRowsOf(const RopeArgs& args, const T* all_x, T* all_
   }
 }
 
-void RopeRows(const RopeArgs& args, int64_t begin, int64_t end) {
-  if (args.x.is_bf16) return RopeRowsOf(args, args.x.bf16(), args.y.bf16(), begin, end);
-  RopeRowsOf(args, args.x.f32(), args.y.f32(), begin, end);
-}
+auto RopeRowsOf(bool bf16) { return bf16 ? RopeRows<Bfloat16> : RopeRows<float>; }
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace linnet {
-HWY_EXPORT(RopeRows);
+HWY_EXPORT(RopeRowsOf);
 
 void rope_rows(const RopeArgs& args, ThreadPool& pool) {
   for_ranges(pool, args.batch * args.length, args.width, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(RopeRows)(args, begin, end);
+    HWY_DYNAMIC_DISPATCH(RopeRowsOf)(args.x.is_bf16)(args, begin, end);
   });
 }
 }  // namespace linnet

@@ -1,4 +1,5 @@
 #include <cstring>
+#include "base/functions.h"
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/stored_floats.h"
 
@@ -95,9 +96,7 @@ float round_codes(const float* w, int64_t count, float scale, float low, float h
   }
   HWY_ALIGN float columns[kColumns];
   for (int v = 0; v < kVectors; ++v) hn::Store(errors[v], d, columns + v * kFloatLanes);
-  float sum = 0;
-  for (const float column : columns) sum += column;
-  return sum;
+  return sum_of<float>(columns);
 }
 
 // Four numbers of each column become a word.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 #include "base/thread_pool.h"
@@ -54,6 +55,11 @@ template <bool kMutable> struct BasicStoredFloats {
 };
 using StoredFloats = BasicStoredFloats<false>;
 using MutableStoredFloats = BasicStoredFloats<true>;
+
+// to[i] = 0 for i < n.
+inline void clear_floats(int64_t n, MutableStoredFloats to) {
+  std::memset(to.data, 0, static_cast<size_t>(n) * (to.is_bf16 ? sizeof(Bfloat16) : sizeof(float)));
+}
 
 // to[i] = from[i] for i < n, rounded if only `to` is bf16. `to` may be `from` if both have the same type.
 void convert_floats(int64_t n, StoredFloats from, MutableStoredFloats to, ThreadPool& pool);

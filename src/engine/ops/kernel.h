@@ -25,7 +25,8 @@ struct TensorView {
   template <class T> T* as() const { return static_cast<T*>(data); }
   const Shape& shape() const { return type.shape; }
   int64_t elements() const { return type.shape.elements(); }
-  int64_t rows() const { return type.shape.elements(0, type.shape.rank() - 1); }  // of all axes but the last
+  int64_t element_size() const { return static_cast<int64_t>(dtype_size(type.dtype)); }  // bytes
+  int64_t rows() const { return type.shape.elements(0, type.shape.rank() - 1); }         // of all axes but the last
 };
 
 struct KernelArgs {

@@ -155,8 +155,7 @@ class FuseResidualNorm final : public Fusion {
       }
     }
     const auto readers = matcher_.readers(total);
-    const auto dropout =
-        std::find_if(readers.begin(), readers.end(), [&](NodeId reader) { return is_dropout(reader); });
+    const auto dropout = std::ranges::find_if(readers, [&](NodeId reader) { return is_dropout(reader); });
     if (dropout != readers.end()) {
       take_dropout(graph_.node(*dropout), attrs);
       in.push_back(rewriter_[graph_.node(*dropout).in[1]]);

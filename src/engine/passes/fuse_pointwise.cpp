@@ -66,10 +66,7 @@ class Pointwise final : public Fusion {
 
   // The operand [B, 1, D] of a repetition along the middle axis; other operands as they are.
   Tensor before_repetition(Tensor operand) {
-    const auto by = [](Tensor x, const OpDef& op) {
-      const Node* producer = producer_of(x);
-      return is(producer, op) ? producer : nullptr;
-    };
+    const auto by = [](Tensor x, const OpDef& op) { return node_if(producer_of(x), op); };
     const auto first_of = [](Tensor x, const Node& node) { return Tensor{x.graph, node.in[0]}; };
     Tensor x = operand;
     if (const Node* reshaped = by(x, kReshape)) x = first_of(x, *reshaped);
@@ -97,9 +94,7 @@ class Pointwise final : public Fusion {
   }
 
   const Node* joinable(ValueId old, Tensor now, const Shape& shape) const {
-    if (old == kNone || now.shape() != shape) return nullptr;
-    const Node* producer = rewriter_.lone_producer(old);
-    return is(producer, kPointwise) ? producer : nullptr;
+    return old == kNone || now.shape() != shape ? nullptr : rewriter_.lone_producer(old, kPointwise);
   }
 
   static void merge_equal_operands(Expression& expression, std::vector<Tensor>& in) {

@@ -44,10 +44,7 @@ Tensor join_pieces(Graph& graph, const std::vector<Piece>& pieces, const TensorT
   std::vector<Tensor> parts;
   int64_t end = 0;
   const auto fill_to = [&](int64_t start) {
-    if (start == end) return;
-    TensorType gap = whole;
-    gap.shape.set(axis, start - end);
-    parts.push_back(fill(graph, gap, 0));
+    if (start != end) parts.push_back(fill(graph, {whole.dtype, with_size(whole.shape, axis, start - end)}, 0));
   };
   for (const Piece& piece : pieces) {
     fill_to(piece.start);
@@ -79,20 +76,12 @@ class Backward {
  private:
   void differentiate(NodeId id) {
     const Node node = graph_.node(id);  // a copy: the graph grows below
-    std::vector<Tensor> in, out, out_grad;
-    std::vector<uint8_t> wanted;
-    bool flows = false;
-    for (ValueId v : node.out) {
-      finish_pieces(v);
-      out.push_back({&graph_, v});
-      out_grad.push_back(gradient_[v]);
-      flows = flows || out_grad.back().defined();
-    }
-    for (ValueId v : node.in) {
-      in.push_back({&graph_, v});
-      wanted.push_back(depends_[v]);
-    }
-    if (!flows || std::ranges::find(wanted, 1) == wanted.end()) return;
+    for (ValueId v : node.out) finish_pieces(v);
+    const auto tensor = [&](ValueId v) { return Tensor{&graph_, v}; };
+    const std::vector<Tensor> in = mapped(node.in, tensor), out = mapped(node.out, tensor);
+    const std::vector<Tensor> out_grad = mapped(node.out, [&](ValueId v) { return gradient_[v]; });
+    const auto wanted = mapped<uint8_t>(node.in, [&](ValueId v) { return depends_[v]; });
+    if (std::ranges::none_of(out_grad, &Tensor::defined) || std::ranges::count(wanted, 1) == 0) return;
     if (is(node, kSplit) && splits_[node.in[0]] > 1) return keep_pieces(node, out, out_grad);
     if (!node.op->gradient) throw Error(ErrorKind::kShape, graph_.where_text(id) + ": the op has no gradient");
     graph_.set_scope(node.scope);
@@ -116,10 +105,9 @@ class Backward {
 
   // Called when all readers of the value were visited. Overlapping pieces go into several sums.
   void finish_pieces(ValueId value) {
-    const auto found = pieces_.find(value);
-    if (found == pieces_.end()) return;
-    std::vector<Piece> pieces = std::move(found->second);
-    pieces_.erase(found);
+    auto found = pieces_.extract(value);
+    if (found.empty()) return;
+    std::vector<Piece>& pieces = found.mapped();
     std::ranges::stable_sort(pieces, {}, [](const Piece& piece) { return std::pair(piece.axis, piece.start); });
     std::vector<std::vector<Piece>> layers;
     for (Piece& piece : pieces) {

@@ -103,10 +103,9 @@ class Groups {
 
   size_t largest(NodeId id) const {
     const Node& node = graph_.node(id);
-    size_t most = 0;
+    auto most = max_of<size_t>(node.out, [&](ValueId out) { return graph_.value(out).type.bytes(); });
     for (size_t i = 0; i < node.in.size(); ++i)
       if (operands(id) >> i & 1) most = std::max(most, graph_.value(node.in[i]).type.bytes());
-    for (const ValueId out : node.out) most = std::max(most, graph_.value(out).type.bytes());
     return most;
   }
 

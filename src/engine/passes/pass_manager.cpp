@@ -74,8 +74,7 @@ std::vector<std::string> new_nodes(const Graph& before, const Graph& after) {
   std::vector<std::string> changes;
   const auto old = count_nodes(before);
   for (const auto& [name, count] : count_nodes(after)) {
-    const auto found = old.find(name);
-    const int more = count - (found == old.end() ? 0 : found->second);
+    const int more = count - find_or(old, name, 0);
     if (more > 0) changes.push_back(name + " x " + std::to_string(more));
   }
   if (const int views = count_views(after); views > count_views(before))

@@ -120,10 +120,15 @@ std::vector<NodeId> stage_bounds(const Model& model, std::span<const int> gaps) 
   return bounds;
 }
 
-// A stage's own nodes, and the nodes each stage computes itself, if they are read.
-std::vector<bool> nodes_of_stage(const Model& model, std::span<const ValueId> results, NodeId first, NodeId end) {
+struct StagePart {
+  std::vector<bool> kept;  // by node: the stage's own, and those each stage computes itself, if they are read
+  std::vector<bool> read;  // by value: by these nodes, or as a result
+};
+
+StagePart part_of_stage(const Model& model, std::span<const ValueId> results, NodeId first, NodeId end) {
   const Graph& graph = model.graph();
-  std::vector<bool> kept(graph.node_count()), read(graph.value_count());
+  StagePart part{std::vector<bool>(graph.node_count()), std::vector<bool>(graph.value_count())};
+  std::vector<bool>&kept = part.kept, &read = part.read;
   if (end == graph.node_count()) {
     for (const ValueId id : results) read[id] = true;
     for (const GraphOutput& output : graph.outputs()) read[output.value] = true;
@@ -136,7 +141,7 @@ std::vector<bool> nodes_of_stage(const Model& model, std::span<const ValueId> re
     if (kept[id])
       for (const ValueId in : node.in) read[in] = true;
   }
-  return kept;
+  return part;
 }
 
 PipelineCut finish_cut(const Model& model, std::span<const ValueId> results, std::vector<int> gaps) {
@@ -147,7 +152,7 @@ PipelineCut finish_cut(const Model& model, std::span<const ValueId> results, std
   for (size_t s = 0; s + 1 < bounds.size(); ++s) {
     cut.work.push_back(model.work(bounds[s], bounds[s + 1]) / all);
     std::set<std::string>& names = cut.parameters.emplace_back();
-    const std::vector<bool> kept = nodes_of_stage(model, results, bounds[s], bounds[s + 1]);
+    const std::vector<bool> kept = part_of_stage(model, results, bounds[s], bounds[s + 1]).kept;
     std::set<ValueId> read;
     for (NodeId id = 0; id < forward.node_count(); ++id)
       if (kept[id]) read.insert(forward.node(id).in.begin(), forward.node(id).in.end());
@@ -205,19 +210,11 @@ StageEnds append_of_stage(const Graph& whole, std::span<const ValueId> results, 
       if (!is_float(type.dtype)) fail_user("pipeline parallel cannot cut this model: a stage would hand on integers");
       ends.in.push_back(values[id] = input(stage_input(ends.in.size()), type));
     }
-  const std::vector<bool> kept = nodes_of_stage(model, results, first, end);
-  for (const GraphInput& each : whole.inputs()) {
-    const bool is_read = [&] {
-      for (NodeId id = 0; id < whole.node_count(); ++id)
-        if (kept[id] && std::ranges::find(whole.node(id).in, each.value) != whole.node(id).in.end()) return true;
-      return rank.is_last() &&
-             (std::ranges::find(results, each.value) != results.end() ||
-                 std::ranges::find(whole.outputs(), each.value, &GraphOutput::value) != whole.outputs().end());
-    }();
-    if (is_read) values[each.value] = input(each.name, whole.value(each.value).type);
-  }
+  const StagePart part = part_of_stage(model, results, first, end);
+  for (const GraphInput& each : whole.inputs())
+    if (part.read[each.value]) values[each.value] = input(each.name, whole.value(each.value).type);
   for (NodeId id = 0; id < whole.node_count(); ++id) {
-    if (!kept[id]) continue;
+    if (!part.kept[id]) continue;
     const Node& node = whole.node(id);
     std::vector<Tensor> in;
     for (const ValueId operand : node.in) {

@@ -44,7 +44,7 @@ class BlockMap {
       const Node& node = graph.node(id);
       const std::string_view scope = graph.scope_path(node.scope), path = block_path(scope);
       if (path.empty()) continue;
-      if (index_.emplace(path, paths_.size()).second) paths_.emplace_back(path);
+      if (index_.emplace(path, static_cast<int>(paths_.size())).second) paths_.emplace_back(path);
       if (node.op->product == ProductKind::kAttention && scope.size() > path.size()) attentions_.emplace(scope);
     }
   }
@@ -53,8 +53,7 @@ class BlockMap {
   const std::vector<std::string>& paths() const { return paths_; }
 
   int block(const Node& node) const {  // -1: none
-    const auto found = index_.find(block_path(graph_.scope_path(node.scope)));
-    return found == index_.end() ? -1 : static_cast<int>(found->second);
+    return find_or(index_, block_path(graph_.scope_path(node.scope)), -1);
   }
 
   std::string_view attention(const Node& node) const {  // empty: none
@@ -68,7 +67,7 @@ class BlockMap {
   const Graph& graph_;
   const NodeId loss_;
   std::vector<std::string> paths_;
-  std::map<std::string_view, size_t> index_;  // keys are the graph's scope paths
+  std::map<std::string_view, int> index_;  // keys are the graph's scope paths
   std::set<std::string_view> attentions_;
 };
 

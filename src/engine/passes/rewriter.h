@@ -28,10 +28,7 @@ class Matcher {
   // The node that computes the value; nullptr for an input of the graph.
   const Node* producer(ValueId value) const { return producer_of(graph_, value); }
   // nullptr for nodes of another op.
-  const Node* producer(ValueId value, const OpDef& op) const {
-    const Node* node = producer(value);
-    return is(node, op) ? node : nullptr;
-  }
+  const Node* producer(ValueId value, const OpDef& op) const { return node_if(producer(value), op); }
   // The nodes that read the value, in order, once per operand; node_count() stands for results of the graph.
   std::span<const NodeId> readers(ValueId value) const { return readers_[value]; }
   bool has_one_reader(ValueId value) const { return readers(value).size() == 1; }
@@ -59,10 +56,7 @@ class Rewriter {
   // The new graph's node for `old_value`, to join with its only reader; else nullptr. Invalidated by add().
   const Node* lone_producer(ValueId old_value) const;
   // nullptr for nodes of another op.
-  const Node* lone_producer(ValueId old_value, const OpDef& op) const {
-    const Node* node = lone_producer(old_value);
-    return is(node, op) ? node : nullptr;
-  }
+  const Node* lone_producer(ValueId old_value, const OpDef& op) const { return node_if(lone_producer(old_value), op); }
   std::vector<Tensor> operands(const Node& new_node);  // of a node of the new graph
 
   // Appends a node with the source line and module of `like`.

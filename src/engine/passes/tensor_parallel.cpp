@@ -65,11 +65,10 @@ class Chooser {
 
   bool decide(NodeId id) {
     const Node& node = graph_.node(id);
-    std::vector<Sharding> operands;
-    for (const ValueId in : node.in) {
-      operands.push_back(of(in).sharding);
-      if (operands.back().kind == Sharding::Kind::kFree && forbidden_.contains(id)) operands.back() = {};
-    }
+    const std::vector<Sharding> operands = mapped(node.in, [&](ValueId in) {
+      const Sharding& sharding = of(in).sharding;
+      return sharding.kind == Sharding::Kind::kFree && forbidden_.contains(id) ? Sharding{} : sharding;
+    });
     const ShardedNode decided = ask_rule(graph_, node, operands, rank_, parts_[id]);
     std::set<NodeId> origins;
     for (size_t i = 0; i < node.in.size(); ++i) {
@@ -111,9 +110,8 @@ class Appender {
 
   std::vector<Tensor> run(std::span<const ValueId> results, InputOfRank input) {
     for (const GraphInput& each : whole_.inputs()) {
-      const auto found = division_.parameters.find(each.name);
       Value& value = of(each.value);
-      if (found != division_.parameters.end()) value.sharding = found->second;
+      value.sharding = find_or(division_.parameters, each.name, {});
       const TensorType& type = whole_.value(each.value).type;
       value.tensor = input(each.name, {type.dtype, local_shape(type.shape, value.sharding, division_.rank)});
     }

@@ -39,14 +39,12 @@ void StorageMap::collect_accesses() {
   for (NodeId id = 0; id < graph_.node_count(); ++id) {
     const Node& node = graph_.node(id);
     for (ValueId in : node.in) {
-      const bool moved =
-          std::all_of(node.out.begin(), node.out.end(), [&](ValueId out) { return moves_nothing(graph_, in, out); });
+      const bool moved = std::ranges::all_of(node.out, [&](ValueId out) { return moves_nothing(graph_, in, out); });
       if (!moved) reads_[storage_of(in)].push_back(access_of(graph_, id, in));
     }
     for (ValueId out : node.out) {
-      const bool moved = !node.in.empty() && std::all_of(node.in.begin(), node.in.end(),
-                                                 [&](ValueId in) { return moves_nothing(graph_, in, out); });
-      if (!moved) writes_[storage_of(out)].push_back(access_of(graph_, id, out));
+      const bool moved = std::ranges::all_of(node.in, [&](ValueId in) { return moves_nothing(graph_, in, out); });
+      if (!moved || node.in.empty()) writes_[storage_of(out)].push_back(access_of(graph_, id, out));
     }
   }
   // Results of the graph are read after the last node.
@@ -261,19 +259,16 @@ size_t tightest(std::vector<Forbidden>& forbidden) {
 
 size_t most_alive(const std::vector<Placed>& blocks) {
   const auto last = max_of<int32_t>(blocks, &Placed::last);
-  std::vector<size_t> starts(static_cast<size_t>(last) + 2), ends(static_cast<size_t>(last) + 2);
+  std::vector<int64_t> change(static_cast<size_t>(last) + 2);
   for (const Placed& block : blocks)
     for (const ArenaPart& part : block.parts) {
-      starts[part.first] += part.end - part.begin;
-      ends[static_cast<size_t>(block.last) + 1] += part.end - part.begin;
+      const auto bytes = static_cast<int64_t>(part.end - part.begin);
+      change[part.first] += bytes;
+      change[static_cast<size_t>(block.last) + 1] -= bytes;
     }
-  size_t alive = 0, most = 0;
-  for (size_t node = 0; node < starts.size(); ++node) {
-    alive += starts[node];
-    alive -= ends[node];
-    most = std::max(most, alive);
-  }
-  return most;
+  int64_t alive = 0, most = 0;
+  for (const int64_t step : change) most = std::max(most, alive += step);
+  return static_cast<size_t>(most);
 }
 
 struct Placement {

@@ -48,34 +48,28 @@ class Replay {
   }
 
  private:
-  struct Workspace {
-    RegionId region;
-    size_t begin, end;
-  };
-  static ByteRows rows_of(const Workspace& bytes) { return {bytes.begin, 1, 0, bytes.end - bytes.begin}; }
-
-  // The arena bytes of the node's workspace.
-  std::optional<Workspace> workspace(NodeId id) const {
-    const auto found = plan_.workspace_in_arena.find(id);
-    if (found == plan_.workspace_in_arena.end()) return {};
+  // The arena bytes of the node's workspace, if it lies there.
+  std::optional<ByteRows> workspace(NodeId id) const {
+    const size_t* begin = find_value(plan_.workspace_in_arena, id);
+    if (!begin) return {};
     const Node& node = graph_.node(id);
     const auto [in, out] = types_of(graph_, node);
     const Kernel& kernel = *plan_.kernels[id];
     const size_t bytes = kernel.workspace ? kernel.workspace({node, in, out, plan_.threads, &store_.device()}) : 0;
-    if (found->second + bytes > store_.regions()[shared_.arena].bytes)
+    if (*begin + bytes > store_.regions()[shared_.arena].bytes)
       fail_internal("plan: the workspace of ", graph_.where_text(id), " lies beyond its region");
-    return Workspace{shared_.arena, found->second, found->second + bytes};
+    return ByteRows{*begin, 1, 0, bytes};
   }
 
   // Leaves no value in the workspace, so that reading one there later fails.
   void write_workspace(NodeId id) {
-    if (const auto bytes = workspace(id)) maps_[bytes->region].write(rows_of(*bytes), kNone);
+    if (const auto bytes = workspace(id)) maps_[shared_.arena].write(*bytes, kNone);
   }
 
   // No result of the node may lie in its workspace.
   void check_workspace(NodeId id) {
     const auto bytes = workspace(id);
-    if (bytes && !maps_[bytes->region].holds(rows_of(*bytes), [](ValueId owner) { return owner == kNone; }))
+    if (bytes && !maps_[shared_.arena].holds(*bytes, [](ValueId owner) { return owner == kNone; }))
       fail_internal("plan: ", graph_.where_text(id), " has a result in its workspace");
   }
 

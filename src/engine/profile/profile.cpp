@@ -44,14 +44,11 @@ bool is_moved(const Graph& graph, const Node& node) {
 
 double moved_bytes(const Graph& graph, const Node& node) {
   if (!is_moved(graph, node)) return 0;
-  double bytes = 0;
-  const auto add = [&](ValueId value) { bytes += static_cast<double>(graph.value(value).type.bytes()); };
-  std::ranges::for_each(node.in, add);
-  std::ranges::for_each(node.out, add);
+  const auto bytes_of = [&](ValueId value) { return static_cast<double>(graph.value(value).type.bytes()); };
+  const double bytes = sum_of<double>(node.in, bytes_of) + sum_of<double>(node.out, bytes_of);
   if (node.op != &kEmbedding) return bytes;
-  const auto table = static_cast<double>(graph.value(node.in[0]).type.bytes());
-  const auto rows = static_cast<double>(graph.value(node.out[0]).type.bytes());
-  return bytes - table + std::min(table, rows);
+  const double table = bytes_of(node.in[0]);
+  return bytes - table + std::min(table, bytes_of(node.out[0]));
 }
 
 // A loss that the pass fuse_loss has joined with its gradient.
@@ -205,8 +202,8 @@ std::string summary_table(const ProfileSummary& summary, size_t count) {
     const ProfileRow& row = summary.rows[i];
     text += printed("%9.3f %5.1f%%  %5s   %5s  %-8s  %-28.28s  %s (%s)\n", row.seconds * 1e3, 100 * row.seconds / step,
         percent(row.flops, row.seconds * summary.machine.flops).c_str(),
-        percent(row.bytes, row.seconds * summary.machine.bandwidth).c_str(), std::string(row.phase).c_str(),
-        std::string(row.label).c_str(), std::string(ending(row.module, 48)).c_str(), std::string(row.source).c_str());
+        percent(row.bytes, row.seconds * summary.machine.bandwidth).c_str(), row.phase.c_str(), row.label.c_str(),
+        ending(row.module, 48).c_str(), row.source.c_str());
   }
   return text;
 }

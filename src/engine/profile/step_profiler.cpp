@@ -102,12 +102,10 @@ ProfileOptions parse_profile_options(const std::string& text, const std::string&
     rest.remove_prefix(part.size() < rest.size() ? part.size() + 1 : part.size());
     const std::string_view key = part.substr(0, part.find('='));
     const std::string_view value = key.size() < part.size() ? part.substr(key.size() + 1) : "";
-    int64_t* target = nullptr;
-    for (const auto& [name, field] : keys)
-      if (key == name) target = field;
-    if (!target) fail_user(shown, ": unknown key '", key, "'; there are wait, warmup, active, repeat, skip_first");
+    const auto* found = find_item(keys, key, [](const auto& known) { return known.first; });
+    if (!found) fail_user(shown, ": unknown key '", key, "'; there are wait, warmup, active, repeat, skip_first");
     const bool from_one = key == "active" || key == "repeat";
-    *target = number(key, value, from_one ? 1 : 0, key == "active" ? kMostActive : kMostSteps, shown);
+    *found->second = number(key, value, from_one ? 1 : 0, key == "active" ? kMostActive : kMostSteps, shown);
   }
   return options;
 }

@@ -1,5 +1,6 @@
 #include "engine/device/cuda/cublaslt.h"
 #include <cublasLt.h>
+#include <algorithm>
 #include <cstring>
 #include <sstream>
 #include "base/fail.h"
@@ -86,8 +87,7 @@ class Layout {
     check(lt().layout_create(&raw_, data_type(type), static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), ld),
         "describing a matrix");
     if (batch == 1) return;
-    const auto count = static_cast<int32_t>(batch);
-    set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, count);
+    set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(batch));
     set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, stride);
   }
   ~Layout() { lt().layout_destroy(raw_); }
@@ -138,14 +138,12 @@ class Problem {
     check(lt().preference_create(&preference), "asking for algorithms");
     const std::shared_ptr<void> guard(
         preference, [](void* p) { lt().preference_destroy(static_cast<cublasLtMatmulPreference_t>(p)); });
-    const uint64_t bytes = kLtWorkspace;
-    // Parts of k are summed in the workspace in a fixed order; in-place sums would not be deterministic.
-    const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
       check(lt().preference_set(preference, attribute, &value, sizeof value), "asking for algorithms");
     };
-    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, bytes);
-    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes);
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kLtWorkspace});
+    // Parts of k are summed in the workspace in a fixed order; in-place sums would not be deterministic.
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
     // A slice may have any alignment.
     const LtProduct& p = product;
     const uint32_t a = alignment_of(p.lda, p.a_batch, p.operand, p.a_alignment);
@@ -290,17 +288,15 @@ struct SumsChoice {
   bool timed = false;
 };
 constexpr const char *kTogether = "together", *kApart = "apart";
+const std::vector<std::string> kSumWays{kTogether, kApart};
 }  // namespace
 
 std::string LtProduct::text() const {
+  const int precision = bf16 ? 2 : tf32 ? 1 : 0;
   std::ostringstream text;
   for (const int64_t value : {batch, m, n, k, lda, ldb, ldc, a_batch, b_batch, c_batch}) text << value << ' ';
   text << (trans_a ? 't' : 'n') << (trans_b ? 't' : 'n') << ' ' << dtype_name(operand) << '>' << dtype_name(result)
-       << " precision"
-       << (bf16      ? 2
-              : tf32 ? 1
-                     : 0)
-       << ' ' << alpha << ' ' << beta << " after" << static_cast<int>(after);
+       << " precision" << precision << ' ' << alpha << ' ' << beta << " after" << static_cast<int>(after);
   if (bias) text << " bias " << dtype_name(bias_type) << " at " << bias_alignment;
   if (row_sums) text << " row sums at " << bias_alignment;
   if (aux) text << " aux";
@@ -354,11 +350,8 @@ void lt_run_with_sums(
   if (choice.way.empty() || (!choice.timed && !device.recording() && !in_place)) {
     const Tuning tuning{.kind = "sums",
         .key = device.fingerprint() + " cuBLASLt " + std::to_string(lt().version()) + " " + placed.text(),
-        .candidates =
-            [] {
-              return std::vector<std::string>{kTogether, kApart};
-            },
-        .works = [](const std::string& way) { return way == kTogether || way == kApart; },
+        .candidates = [] { return kSumWays; },
+        .works = [](const std::string& way) { return std::ranges::count(kSumWays, way) > 0; },
         .seconds =
             [&](const std::string& way) {
               run(way);  // chooses its algorithm

@@ -137,10 +137,6 @@ HWY_INLINE void WriteScaled(const float* x, float factor, int64_t count, bool ad
   });
 }
 
-HWY_INLINE void ClearRow(MutableStoredFloats row, int64_t count) {
-  std::memset(row.data, 0, static_cast<size_t>(count) * (row.is_bf16 ? sizeof(Bfloat16) : sizeof(float)));
-}
-
 // Panels of the transpose [width, rows] of `rows` rows.
 template <class P>
 HWY_INLINE void PackTransposed(StoredFloats source, int64_t stride, int64_t rows, int64_t width, float* out) {

@@ -70,30 +70,25 @@ class Layout {
 
  protected:
   Layout(const AttentionArgs& args, float* scratch)
-      : queries(std::min(round_up(args.query_length, kUnit), kQueryBlock)),
+      : regions_(reinterpret_cast<std::byte*>(scratch)),
+        queries(std::min(round_up(args.query_length, kUnit), kQueryBlock)),
         keys(std::min(round_up(args.key_length, kKeyUnit), kKeyBlock)), width(round_up(args.head_size, 32)),
-        regions_(reinterpret_cast<std::byte*>(scratch)), slice((keys + kMostRows) * kKeyRow),
-        packed_rows(ceil_div(args.head_size, kSlice) * slice),
+        slice((keys + kMostRows) * kKeyRow), packed_rows(ceil_div(args.head_size, kSlice) * slice),
         mask(take(args.dropout > 0 ? keys * kQueryBlock / 16 : 0)), starts(take(kQueryBlock)),
         bias(take(args.biased ? kBiasLead + kKeyBlock + kQueryBlock + kUnit : 0)) {}
 
   float* take(int64_t floats) { return regions_.take<float>(floats); }
 
-  int64_t queries, keys, width;
-
  private:
   Regions regions_;
 
  public:
-  int64_t slice;  // floats of a slice of packed keys or values
-
- protected:
+  int64_t queries, keys, width;
+  int64_t slice;        // floats of a slice of packed keys or values
   int64_t packed_rows;  // floats of all slices
-
- public:
-  float* mask;    // of dropout: up to two bytes for every four queries
-  float* starts;  // of a block of queries
-  float* bias;    // of a block by distance
+  float* mask;          // of dropout: up to two bytes for every four queries
+  float* starts;        // of a block of queries
+  float* bias;          // of a block by distance
 };
 
 struct ForwardLayout : Layout {

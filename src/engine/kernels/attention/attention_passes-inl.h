@@ -50,6 +50,18 @@ template <class P, Masking kMasking, int kVectors> HWY_NOINLINE void Exponential
   }
 }
 
+template <class Rows, class Floats> struct HeadOf {
+  HeadOf(Rows rows, int64_t sample, int64_t head, int64_t size)
+      : data(rows.data + (sample * rows.batch_stride + head * size)), stride(rows.row_stride) {}
+  HeadOf(Floats data, int64_t stride) : data(data), stride(stride) {}
+  Floats row(int64_t i) const { return data + i * stride; }
+
+  Floats data;
+  int64_t stride;
+};
+using Head = HeadOf<AttentionRows, StoredFloats>;
+using MutableHead = HeadOf<MutableAttentionRows, MutableStoredFloats>;
+
 // One chunk of queries of one query head, by blocks of keys.
 template <class P> class ForwardHead {
  public:
@@ -65,21 +77,20 @@ template <class P> class ForwardHead {
     if (hides_) std::fill_n(at_.o, queries * width_, 0.0f);  // the first keys may be skipped
   }
 
-  void pack_keys(StoredFloats k, int64_t k_stride, StoredFloats v, int64_t v_stride, int64_t first, int64_t keys) {
+  void pack_keys(const Head& k, const Head& v, int64_t first, int64_t keys) {
     first_key_ = first, keys_ = keys;
-    PackScaledRows<P>(k + first * k_stride, k_stride, keys, args_.head_size, args_.scale * kLog2E, at_.slice, at_.k);
-    PackPanels<P>(v + first * v_stride, v_stride, keys, args_.head_size, at_.v);
-    exact_ = (args_.causal || hides_) && !AllFinite(v + first * v_stride, v_stride, keys, args_.head_size);
+    PackScaledRows<P>(k.row(first), k.stride, keys, args_.head_size, args_.scale * kLog2E, at_.slice, at_.k);
+    PackPanels<P>(v.row(first), v.stride, keys, args_.head_size, at_.v);
+    exact_ = (args_.causal || hides_) && !AllFinite(v.row(first), v.stride, keys, args_.head_size);
   }
 
-  // All queries of the chunk against the packed keys. `q` is the head's row 0.
-  void attend(StoredFloats q, int64_t q_stride, int64_t head) {
+  // All queries of the chunk against the packed keys.
+  void attend(const Head& q, int64_t head) {
     const Pieces blocks(queries_, kQueryBlock, attention_blocking::kUnit);
     for (int64_t block = 0; block < blocks.pieces; ++block) {
       const int64_t at = blocks.begin(block), queries = blocks.begin(block + 1) - at;
       if (block + 1 < blocks.pieces)
-        FetchRows(
-            q + (first_ + at + queries) * q_stride, q_stride, blocks.begin(block + 2) - at - queries, args_.head_size);
+        FetchRows(q.row(first_ + at + queries), q.stride, blocks.begin(block + 2) - at - queries, args_.head_size);
       Window window{first_ + at, queries, first_key_, keys_, args_.causal, args_.key_length - args_.query_length};
       LimitWindow(args_, sample_, head, at_.starts, at_.bias, window);
       float* o = at_.o + at * width_;
@@ -87,7 +98,7 @@ template <class P> class ForwardHead {
         if (first_key_ == 0) std::fill_n(o, queries * width_, 0.0f);
         continue;
       }
-      PackTransposed<P>(q + (first_ + at) * q_stride, q_stride, queries, args_.head_size, at_.q);
+      PackTransposed<P>(q.row(first_ + at), q.stride, queries, args_.head_size, at_.q);
       const uint8_t* kept = dropout_.draw(window, head);
       const int64_t panel = ceil_div(args_.head_size, P::kPair) * kWidth;
       for (int64_t i = 0; i < queries; i += kWidth) attend_panel(window, i, at, at_.q + i / kWidth * panel, kept, o);
@@ -97,20 +108,20 @@ template <class P> class ForwardHead {
   }
 
   // o = o / sum and the log-sum-exp, for a sample with `valid` keys.
-  void finish(int64_t valid, MutableStoredFloats o, int64_t o_stride, float* lse) {
+  void finish(int64_t valid, const MutableHead& o, float* lse) {
     for (int64_t i = 0; i < queries_; i += kLanes) {
       const V sum = hn::Load(d, at_.sum + i);
       hn::Store(hn::NegMulAdd(hn::Set(d, kLn2), hn::Load(d, at_.minus_shift + i), Log(sum)), d, at_.minus_shift + i);
       hn::Store(hn::Div(hn::Set(d, dropout_.scale), sum), d, at_.sum + i);
     }
     for (int64_t i = 0; i < queries_; ++i) {
-      if (i + kRowsAhead < queries_) FetchRow<3>(o + (first_ + i + kRowsAhead) * o_stride, args_.head_size);
+      if (i + kRowsAhead < queries_) FetchRow<3>(o.row(first_ + i + kRowsAhead), args_.head_size);
       const int64_t seen = args_.causal ? first_ + i + args_.key_length - args_.query_length + 1 : valid;
       const bool blind = std::min(seen, valid) <= (hides_ ? first_key_seen(args_, sample_, first_ + i) : 0);
       lse[first_ + i] = blind ? kMinusInfinity : at_.minus_shift[i];
-      const MutableStoredFloats out = o + (first_ + i) * o_stride;
+      const MutableStoredFloats out = o.row(first_ + i);
       if (blind) {
-        ClearRow(out, args_.head_size);
+        clear_floats(args_.head_size, out);
       } else {
         WriteScaled(at_.o + i * width_, at_.sum[i], args_.head_size, false, out);
       }
@@ -183,17 +194,16 @@ template <class P> class ForwardHead {
 
 template <class P> void ForwardTask(
     const AttentionArgs& args, const attention_blocking::ForwardOperands& x, int64_t task, float* scratch) {
-  const auto& [q, k, v, o, lse] = x;
   const attention_blocking::ForwardLayout layout(args, scratch);
   const Pieces& chunks = layout.chunks;
   const int64_t chunk = task % chunks.pieces, first = chunks.begin(chunk), end = chunks.begin(chunk + 1);
   const int64_t kv_head = task / chunks.pieces % args.kv_heads, sample = task / chunks.pieces / args.kv_heads;
-  const int64_t group = args.query_heads / args.kv_heads, valid = valid_keys(args, sample);
+  const int64_t size = args.head_size, group = args.query_heads / args.kv_heads, valid = valid_keys(args, sample);
   const int64_t keys = args.causal ? std::clamp<int64_t>(end + args.key_length - args.query_length, 0, valid) : valid;
   if (first == end) return;
   ForwardHead<P> head(args, layout, sample);
-  FetchRows(q.data + (sample * q.batch_stride + kv_head * group * args.head_size + first * q.row_stride), q.row_stride,
-      std::min(end - first, kQueryBlock), args.head_size);
+  const Head k(x.k, sample, kv_head, size), v(x.v, sample, kv_head, size), q(x.q, sample, kv_head * group, size);
+  FetchRows(q.row(first), q.stride, std::min(end - first, kQueryBlock), size);
   const Pieces blocks = Pieces::of_keys(keys);
   int64_t seen_from = 0;
   if (attention_blocking::hides_keys(args)) {
@@ -206,27 +216,12 @@ template <class P> void ForwardTask(
       const int64_t key = blocks.begin(block);
       if (blocks.begin(block + 1) <= seen_from) continue;
       if (h == kv_head * group || blocks.pieces > 1)  // a single block of keys is packed once for all heads
-        head.pack_keys(k.data + (sample * k.batch_stride + kv_head * args.head_size), k.row_stride,
-            v.data + (sample * v.batch_stride + kv_head * args.head_size), v.row_stride, key,
-            blocks.begin(block + 1) - key);
-      head.attend(q.data + (sample * q.batch_stride + h * args.head_size), q.row_stride, h);
+        head.pack_keys(k, v, key, blocks.begin(block + 1) - key);
+      head.attend(Head(x.q, sample, h, size), h);
     }
-    head.finish(valid, o.data + (sample * o.batch_stride + h * args.head_size), o.row_stride,
-        lse + (sample * args.query_heads + h) * args.query_length);
+    head.finish(valid, MutableHead(x.o, sample, h, size), x.lse + (sample * args.query_heads + h) * args.query_length);
   }
 }
-
-template <class Rows, class Floats> struct HeadOf {
-  HeadOf(Rows rows, int64_t sample, int64_t head, int64_t size)
-      : data(rows.data + (sample * rows.batch_stride + head * size)), stride(rows.row_stride) {}
-  HeadOf(Floats data, int64_t stride) : data(data), stride(stride) {}
-  Floats row(int64_t i) const { return data + i * stride; }
-
-  Floats data;
-  int64_t stride;
-};
-using Head = HeadOf<AttentionRows, StoredFloats>;
-using MutableHead = HeadOf<MutableAttentionRows, MutableStoredFloats>;
 
 HWY_INLINE float Dot(StoredFloats a, StoredFloats b, int64_t count) {
   V sum = hn::Zero(d);
@@ -336,11 +331,11 @@ template <class P> class BackwardHead {
         attend_block(window, q, o, d_o, lse + first, head, dq);
         if (d_bias) AddDiagonals(keys_, window.queries, ds_exact(), d_bias + args_.key_length - 1 + first - first_key_);
       } else if (first_key_ == 0) {
-        for (int64_t i = first; i < end; ++i) ClearRow(dq.row(i), size_);
+        for (int64_t i = first; i < end; ++i) clear_floats(size_, dq.row(i));
       }
     }
     if (first_key_ == 0)
-      for (int64_t i = live; i < args_.query_length; ++i) ClearRow(dq.row(i), size_);
+      for (int64_t i = live; i < args_.query_length; ++i) clear_floats(size_, dq.row(i));
   }
 
   void fetch_queries(int64_t first, int64_t end, const Head& q, const Head& o, const Head& d_o) const {
@@ -470,14 +465,14 @@ template <class P> void BackwardTask(
     backward.finish_keys(dk, dv);
   }
   for (int64_t j = valid; j < args.key_length; ++j) {
-    ClearRow(dk.row(j), size);
-    ClearRow(dv.row(j), size);
+    clear_floats(size, dk.row(j));
+    clear_floats(size, dv.row(j));
   }
   if (valid > 0 && !sums_dq) return;
   for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
     const MutableHead dq(x.dq, sample, h, size), sums = dq_of(h);
     for (int64_t i = 0; i < args.query_length; ++i)
-      if (valid == 0) ClearRow(dq.row(i), size);
+      if (valid == 0) clear_floats(size, dq.row(i));
       else WriteScaled(sums.row(i).f32(), 1, size, false, dq.row(i));
   }
 }

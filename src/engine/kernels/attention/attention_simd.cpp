@@ -112,8 +112,7 @@ template <class T> void attend_heads(const AttentionArgs& args, AttentionRows q,
     MutableAttentionRows o, float* lse, int64_t sample, int64_t keys_of, int64_t head, int64_t head_end,
     float* scores) {
   const int64_t width = args.head_size, group = args.query_heads / args.kv_heads;
-  const int64_t valid =
-      args.key_lengths ? std::clamp<int64_t>(args.key_lengths[sample], 0, args.key_length) : args.key_length;
+  const int64_t valid = attention::valid_keys(args, sample);
   for (; head < head_end; ++head) {
     const T* head_k = k.data.as<T>() + keys_of * k.batch_stride + head / group * width;
     const T* head_v = v.data.as<T>() + keys_of * v.batch_stride + head / group * width;

@@ -109,17 +109,6 @@ ConvolutionMethod convolution_method(const ConvolutionSizes& s) {
   return ConvolutionMethod::kImplicit;
 }
 
-bool has_bf16_convolution(const ConvolutionSizes& s, ConvolutionPass pass) {
-  const bool paired = pass == ConvolutionPass::kForward         ? s.channels > 1
-                      : pass == ConvolutionPass::kInputGradient ? s.filters % 2 == 0
-                                                                : true;
-  return bf16_convolution_kernels() && !no_work(s) && s.groups == 1 && paired && !is_product(s);
-}
-
-bool convolution_stores_bf16(const ConvolutionSizes& s, ConvolutionPass pass) {
-  return winograd_tile(s, 2) > 0 || tap_problem(s, pass == ConvolutionPass::kInputGradient, true).sums_are_whole();
-}
-
 int64_t packed_filter_floats(const ConvolutionSizes& s, ConvolutionPass pass, bool bf16) {
   if (no_work(s) || pass == ConvolutionPass::kWeightGradient) return 0;
   const bool gradient = pass == ConvolutionPass::kInputGradient;
@@ -139,6 +128,19 @@ void pack_convolution_filters(const ConvolutionSizes& s, ConvolutionPass pass, c
 }
 
 namespace {
+// Whether the processor has products in bf16 and the pass is a sum of pairs: a convolution without groups, with several
+// channels (forward) or an even number of filters (input gradient), and not kProduct.
+bool has_bf16_convolution(const ConvolutionSizes& s, ConvolutionPass pass) {
+  const bool paired = pass == ConvolutionPass::kForward         ? s.channels > 1
+                      : pass == ConvolutionPass::kInputGradient ? s.filters % 2 == 0
+                                                                : true;
+  return bf16_convolution_kernels() && !no_work(s) && s.groups == 1 && paired && !is_product(s);
+}
+
+bool convolution_stores_bf16(const ConvolutionSizes& s, ConvolutionPass pass) {
+  return winograd_tile(s, 2) > 0 || tap_problem(s, pass == ConvolutionPass::kInputGradient, true).sums_are_whole();
+}
+
 // Of a part of the images, whose types in memory are those of the products.
 size_t part_workspace(const ConvolutionSizes& s, ConvolutionPass pass, int threads, bool packed, bool bf16) {
   if (no_work(s)) return 0;

@@ -56,15 +56,10 @@ struct ConvolutionEpilogue {
 };
 
 // bf16 products: x or dy are bf16 in memory, filters are rounded as they are packed, and pairs are multiplied and added
-// to fp32 sums (gemm/gemm_bf16-inl.h). y and dx are fp32, or bf16 if convolution_stores_bf16(); filter gradients are
+// to fp32 sums (gemm/gemm_bf16-inl.h). y and dx are fp32, or bf16 if no sum is cut into blocks; filter gradients are
 // fp32. In a row with an odd number of results the weight gradient multiplies one pixel by zero, which makes NaN of
 // infinity. Filters that suit Winograd, except from 16 to 16 channels, use tiles of 2 x 2: sources, filters and dy are
 // transformed in fp32 and then rounded, with about twice the rounding error of a direct sum of rounded filters.
-//
-// Whether the processor has such products and the pass is a sum of pairs: a convolution without groups, with several
-// channels (forward) or an even number of filters (input gradient), and not kProduct.
-bool has_bf16_convolution(const ConvolutionSizes& sizes, ConvolutionPass pass);
-bool convolution_stores_bf16(const ConvolutionSizes& sizes, ConvolutionPass pass);
 
 // Filters may be packed once for all runs of the forward pass or the input gradient, in an order of the instruction
 // set's that is never stored; bf16 products require it. The number of floats depends on the method and the filters

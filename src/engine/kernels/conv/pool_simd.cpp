@@ -229,7 +229,7 @@ void InputGradientImages(const InputGradientCall& call, int64_t begin, int64_t e
 using PlaceTag = hn::RebindToSigned<FloatTag>;
 using Places = hn::Vec<PlaceTag>;
 
-template <class T> void largest_of_rows(
+template <class T> void largest_of_windows(
     const MaxPoolSizes& s, StoredFloats x_rows, MutableStoredFloats y_rows, uint8_t* places, ThreadPool& pool) {
   const T* x = x_rows.as<T>();
   T* y = y_rows.as<T>();
@@ -257,14 +257,11 @@ template <class T> void largest_of_rows(
   });
 }
 
-void largest_of_windows(
-    const MaxPoolSizes& s, StoredFloats x, MutableStoredFloats y, uint8_t* places, ThreadPool& pool) {
-  (y.is_bf16 ? largest_of_rows<Bfloat16> : largest_of_rows<float>)(s, x, y, places, pool);
-}
+auto largest_of_windows_of(bool bf16) { return bf16 ? largest_of_windows<Bfloat16> : largest_of_windows<float>; }
 
 // One row of the image at a time, from all windows that meet it: sums are fp32 until the row is complete.
-template <class T> void gradient_of_rows(
-    const MaxPoolSizes& s, const T* dy, const uint8_t* places, T* dx, float* workspace, ThreadPool& pool) {
+template <class T> void max_pool_gradient(const MaxPoolSizes& s, StoredFloats dy, const uint8_t* places,
+    MutableStoredFloats dx, float* workspace, ThreadPool& pool) {
   pool.run(s.images * s.height, [&](int64_t task, int worker) {
     const int64_t image = task / s.height, row = task % s.height;
     float* const sums = workspace + worker * s.row_floats();
@@ -277,7 +274,7 @@ template <class T> void gradient_of_rows(
         const int64_t from = ((image * s.out_height + window_row) * s.out_width + column) * s.channels;
         float* const to = sums + column * s.stride * s.channels;
         ForRow(s.channels, [&](const auto& at) LINNET_LAMBDA {
-          const Floats slope = at.load(dy + from);
+          const Floats slope = at.load(dy.as<T>() + from);
           const Places place = hn::PromoteTo(PlaceTag(), at.load_bytes(places + from));
           for (int64_t j = 0; j < s.size; ++j) {
             const auto is_here = hn::Eq(place, hn::Set(PlaceTag(), static_cast<int32_t>(inside + j)));
@@ -287,16 +284,12 @@ template <class T> void gradient_of_rows(
         });
       }
     }
-    T* const out = dx + task * s.row_floats();
+    T* const out = dx.as<T>() + task * s.row_floats();
     ForRow(s.row_floats(), [&](const auto& at) LINNET_LAMBDA { at.store(at.load(sums), out); });
   });
 }
 
-void max_pool_gradient(const MaxPoolSizes& s, StoredFloats dy, const uint8_t* places, MutableStoredFloats dx,
-    float* workspace, ThreadPool& pool) {
-  if (dx.is_bf16) gradient_of_rows(s, dy.bf16(), places, dx.bf16(), workspace, pool);
-  else gradient_of_rows(s, dy.f32(), places, dx.f32(), workspace, pool);
-}
+auto max_pool_gradient_of(bool bf16) { return bf16 ? max_pool_gradient<Bfloat16> : max_pool_gradient<float>; }
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -304,8 +297,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linnet {
 namespace {
-HWY_EXPORT(largest_of_windows);
-HWY_EXPORT(max_pool_gradient);
+HWY_EXPORT(largest_of_windows_of);
+HWY_EXPORT(max_pool_gradient_of);
 HWY_EXPORT(ForwardImages);
 HWY_EXPORT(WeightGradientImages);
 HWY_EXPORT(InputGradientImages);
@@ -418,12 +411,13 @@ void conv_pool_input_gradient(const ConvPoolShape& s, const float* weight, const
 
 void max_pool_forward(
     const MaxPoolSizes& sizes, StoredFloats x, MutableStoredFloats y, uint8_t* places, ThreadPool& pool) {
-  HWY_DYNAMIC_DISPATCH(largest_of_windows)(sizes, x, y, places, pool);
+  HWY_DYNAMIC_DISPATCH(largest_of_windows_of)(y.is_bf16)(sizes, x, y, places, pool);
 }
 
 void max_pool_backward(const MaxPoolSizes& sizes, StoredFloats dy, const uint8_t* places, MutableStoredFloats dx,
     std::byte* workspace, ThreadPool& pool) {
-  HWY_DYNAMIC_DISPATCH(max_pool_gradient)(sizes, dy, places, dx, reinterpret_cast<float*>(workspace), pool);
+  HWY_DYNAMIC_DISPATCH(max_pool_gradient_of)
+  (dx.is_bf16)(sizes, dy, places, dx, reinterpret_cast<float*>(workspace), pool);
 }
 }  // namespace linnet
 #endif

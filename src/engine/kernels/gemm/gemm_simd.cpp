@@ -326,20 +326,16 @@ size_t gemm_workspace(int64_t batch, int64_t m, int64_t n, int64_t k, int thread
   using namespace gemm_blocking;
   if (batch == 0 || m == 0 || n == 0 || k == 0) return 0;
   int64_t floats = 0;
-  if (in_bf16)
-    for (const bool merged : {false, true})  // see merge_batch
-      for (const bool apart : {false, true}) {
-        const int64_t items = merged ? 1 : batch, rows = merged ? batch * m : m;
+  for (const bool merged : {false, true}) {  // see merge_batch
+    const int64_t items = merged ? 1 : batch, rows = merged ? batch * m : m;
+    for (const bool apart : {false, true})
+      if (in_bf16)
         floats = std::max(floats, workspace(packed_method(items, rows, n, k), rows, n, ceil_div(k, 2), threads, apart));
-      }
-  for (const bool merged : {false, true})  // see merge_batch
     for (const bool trans_a : {false, true})
-      for (const bool trans_b : {false, true}) {
-        const int64_t items = merged ? 1 : batch, rows = merged ? batch * m : m;
-        const Method how = method(items, rows, n, k, trans_a, trans_b);
+      for (const bool trans_b : {false, true})
         for (const int64_t packed : {k, ceil_div(k, 2)})  // fp32, bf16
-          floats = std::max(floats, workspace(how, rows, n, packed, threads));
-      }
+          floats = std::max(floats, workspace(method(items, rows, n, k, trans_a, trans_b), rows, n, packed, threads));
+  }
   return static_cast<size_t>(floats) * sizeof(float);
 }
 

@@ -31,14 +31,14 @@ HWY_INLINE void store_one(float x, MutableStoredFloats to) {
   else *to.f32() = x;
 }
 
-template <class T> void LossRowsOf(int64_t begin, int64_t end, int64_t classes, const T* logits, const int32_t* targets,
-    double smoothing, float* losses, float* lse) {
+template <class T> void LossRows(int64_t begin, int64_t end, int64_t classes, StoredFloats logits,
+    const int32_t* targets, double smoothing, float* losses, float* lse) {
   for (int64_t row = begin; row < end; ++row) {
     if (targets[row] < 0) {
       losses[row] = lse[row] = 0;
       continue;
     }
-    const T* x = logits + row * classes;
+    const T* x = logits.as<T>() + row * classes;
     const float largest = MaxRow(classes, x);
     const double log_sum = std::log(static_cast<double>(SumExp(classes, x, largest)));
     // All terms are relative to the largest logit, so that a small loss is not the difference of large numbers.
@@ -54,11 +54,7 @@ template <class T> void LossRowsOf(int64_t begin, int64_t end, int64_t classes, 
   }
 }
 
-void LossRows(int64_t begin, int64_t end, int64_t classes, StoredFloats logits, const int32_t* targets,
-    double smoothing, float* losses, float* lse) {
-  if (logits.is_bf16) LossRowsOf(begin, end, classes, logits.bf16(), targets, smoothing, losses, lse);
-  else LossRowsOf(begin, end, classes, logits.f32(), targets, smoothing, losses, lse);
-}
+auto LossRowsOf(bool bf16) { return bf16 ? LossRows<Bfloat16> : LossRows<float>; }
 
 void LossGradientRows(int64_t begin, int64_t end, int64_t classes, StoredFloats logits, const int32_t* targets,
     float smoothing, const float* lse, float dloss, MutableStoredFloats dlogits) {
@@ -188,7 +184,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linnet {
 namespace {
-HWY_EXPORT(LossRows);
+HWY_EXPORT(LossRowsOf);
 HWY_EXPORT(LossGradientRows);
 HWY_EXPORT(CopyRows);
 HWY_EXPORT(LossAndGradientRows);
@@ -290,10 +286,8 @@ class LinearCrossEntropy {
     const int64_t step = even_chunks(kept, std::max<int64_t>(chunk_rows(args_.rows, args_.classes, args_.division), 1));
     for (int64_t first = 0; first < kept; first += step) chunk(first, std::min(step, kept - first));
     if (args_.dhidden) clear_left_out(kept);
-    if (args_.loss == nullptr) return;
-    double total = 0;
-    for (int64_t i = 0; i < kept; ++i) total += work_.losses[i];
-    *args_.loss = static_cast<float>(total);
+    const auto loss_of = [&](int64_t row) { return work_.losses[row]; };
+    if (args_.loss != nullptr) *args_.loss = static_cast<float>(sum_of<double>(kept, loss_of));
   }
 
  private:
@@ -429,14 +423,10 @@ class LinearCrossEntropy {
 
   void clear_left_out(int64_t kept) {
     for (int64_t row = 0; row < args_.rows; ++row)
-      if (args_.targets[row] < 0) clear(args_.dhidden + row * args_.width);
+      if (args_.targets[row] < 0) clear_floats(args_.width, args_.dhidden + row * args_.width);
     if (kept > 0) return;
     if (args_.dweight != nullptr && !args_.accumulate) std::fill_n(args_.dweight, args_.classes * args_.width, 0.0f);
     if (args_.dbias != nullptr) std::fill_n(args_.dbias, args_.classes, 0.0f);
-  }
-
-  void clear(MutableStoredFloats row) const {
-    std::memset(row.data, 0, static_cast<size_t>(args_.width) * (row.is_bf16 ? sizeof(Bfloat16) : sizeof(float)));
   }
 
   const LinearCrossEntropyArgs& args_;
@@ -449,7 +439,7 @@ class LinearCrossEntropy {
 void cross_entropy_forward(int64_t rows, int64_t classes, StoredFloats logits, const int32_t* targets, float smoothing,
     float* losses, float* lse, ThreadPool& pool) {
   for_ranges(pool, rows, 2 * classes, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(LossRows)(begin, end, classes, logits, targets, smoothing, losses, lse);
+    HWY_DYNAMIC_DISPATCH(LossRowsOf)(logits.is_bf16)(begin, end, classes, logits, targets, smoothing, losses, lse);
   });
 }
 

@@ -58,7 +58,7 @@ template <class Term> HWY_INLINE Floats SumRows(int64_t rows, const Term& term) 
 }
 
 // means, squares [chunks, channels]: of each chunk, the squares relative to its mean.
-template <class T> void chunk_moments_of(const BatchNormArgs& args, float* means, float* squares, ThreadPool& pool) {
+template <class T> void chunk_moments(const BatchNormArgs& args, float* means, float* squares, ThreadPool& pool) {
   const int64_t channels = args.channels;
   for_chunks(args, pool, [&](int64_t first, int64_t rows, int64_t chunk) {
     const T* x = args.x.as<T>() + first * channels;
@@ -77,35 +77,29 @@ template <class T> void chunk_moments_of(const BatchNormArgs& args, float* means
   });
 }
 
-void chunk_moments(const BatchNormArgs& args, float* means, float* squares, ThreadPool& pool) {
-  const auto function = args.x.is_bf16 ? chunk_moments_of<Bfloat16> : chunk_moments_of<float>;
-  function(args, means, squares, pool);
-}
+auto chunk_moments_of(bool bf16) { return bf16 ? chunk_moments<Bfloat16> : chunk_moments<float>; }
 
-template <class T> void normalize_rows_of(
-    const BatchNormArgs& args, const float* scale, const float* shift, const T* residual, T* y, ThreadPool& pool) {
+// y = relu(x * scale[c] + shift[c] + residual), residual and ReLU optional.
+template <class T> void normalize_rows(const BatchNormArgs& args, const float* scale, const float* shift,
+    StoredFloats residual, MutableStoredFloats y, ThreadPool& pool) {
   const int64_t channels = args.channels;
-  const T* x = args.x.as<T>();
+  const T *x = args.x.as<T>(), *added = residual.as<T>();
+  T* to = y.as<T>();
   for_ranges(pool, args.rows, channels, [&](int64_t begin, int64_t end) {
     ForRow(channels, [&](const auto& at) LINNET_LAMBDA {
       const Floats a = at.load(scale), b = at.load(shift);
       for (int64_t r = begin * channels; r < end * channels; r += channels) {
         Floats value = hn::MulAdd(at.load(x + r), a, b);
-        if (residual) value = hn::Add(value, at.load(residual + r));
+        if (added) value = hn::Add(value, at.load(added + r));
         // As in ops/pointwise: NaN stays NaN.
         if (args.relu) value = hn::IfThenZeroElse(hn::Lt(value, SetAll(0)), value);
-        at.store(value, y + r);
+        at.store(value, to + r);
       }
     });
   });
 }
 
-// y = relu(x * scale[c] + shift[c] + residual), residual and ReLU optional.
-void normalize_rows(const BatchNormArgs& args, const float* scale, const float* shift, StoredFloats residual,
-    MutableStoredFloats y, ThreadPool& pool) {
-  if (y.is_bf16) normalize_rows_of(args, scale, shift, residual.bf16(), y.bf16(), pool);
-  else normalize_rows_of(args, scale, shift, residual.f32(), y.f32(), pool);
-}
+auto normalize_rows_of(bool bf16) { return bf16 ? normalize_rows<Bfloat16> : normalize_rows<float>; }
 
 // The part of dy that passes the ReLU, if there is one.
 struct Gate {
@@ -117,11 +111,12 @@ struct Gate {
   }
 };
 
-template <class T> void chunk_sums_of(const BatchNormArgs& args, const BatchNormRows& forward, const T* dy,
+// sums, products [chunks, channels]: of dy, and of dy * (x - mean).
+template <class T> void chunk_sums(const BatchNormArgs& args, const BatchNormRows& forward, StoredFloats dy,
     const float* mean, float* sums, float* products, ThreadPool& pool) {
   const int64_t channels = args.channels;
   for_chunks(args, pool, [&](int64_t first, int64_t rows, int64_t chunk) {
-    const T *x = args.x.as<T>() + first * channels, *slopes = dy + first * channels;
+    const T *x = args.x.as<T>() + first * channels, *slopes = dy.as<T>() + first * channels;
     ForRow(channels, [&](const auto& at) LINNET_LAMBDA {
       const Floats center = at.load(mean);
       const Gate gate{at.load(forward.scale), at.load(forward.shift), args.relu};
@@ -146,35 +141,27 @@ template <class T> void chunk_sums_of(const BatchNormArgs& args, const BatchNorm
   });
 }
 
-// sums, products [chunks, channels]: of dy, and of dy * (x - mean).
-void chunk_sums(const BatchNormArgs& args, const BatchNormRows& forward, StoredFloats dy, const float* mean,
-    float* sums, float* products, ThreadPool& pool) {
-  if (dy.is_bf16) chunk_sums_of(args, forward, dy.bf16(), mean, sums, products, pool);
-  else chunk_sums_of(args, forward, dy.f32(), mean, sums, products, pool);
-}
+auto chunk_sums_of(bool bf16) { return bf16 ? chunk_sums<Bfloat16> : chunk_sums<float>; }
 
-template <class T> void gradient_rows_of(const BatchNormArgs& args, const BatchNormRows& forward,
-    const BatchNormRows& of_x, const float* of_dy, const T* dy, T* dx, ThreadPool& pool) {
+// dx = dy * of_dy[c] + x * of_x.scale[c] + of_x.shift[c]
+template <class T> void gradient_rows(const BatchNormArgs& args, const BatchNormRows& forward,
+    const BatchNormRows& of_x, const float* of_dy, StoredFloats dy, MutableStoredFloats dx, ThreadPool& pool) {
   const int64_t channels = args.channels;
-  const T* x = args.x.as<T>();
+  const T *x = args.x.as<T>(), *slopes = dy.as<T>();
+  T* to = dx.as<T>();
   for_ranges(pool, args.rows, channels, [&](int64_t begin, int64_t end) {
     ForRow(channels, [&](const auto& at) LINNET_LAMBDA {
       const Gate gate{at.load(forward.scale), at.load(forward.shift), args.relu};
       const Floats a = at.load(of_dy), b = at.load(of_x.scale), k = at.load(of_x.shift);
       for (int64_t r = begin * channels; r < end * channels; r += channels) {
         const Floats value = at.load(x + r);
-        at.store(hn::MulAdd(value, b, hn::MulAdd(gate(at.load(dy + r), value), a, k)), dx + r);
+        at.store(hn::MulAdd(value, b, hn::MulAdd(gate(at.load(slopes + r), value), a, k)), to + r);
       }
     });
   });
 }
 
-// dx = dy * of_dy[c] + x * of_x.scale[c] + of_x.shift[c]
-void gradient_rows(const BatchNormArgs& args, const BatchNormRows& forward, const BatchNormRows& of_x,
-    const float* of_dy, StoredFloats dy, MutableStoredFloats dx, ThreadPool& pool) {
-  if (dx.is_bf16) gradient_rows_of(args, forward, of_x, of_dy, dy.bf16(), dx.bf16(), pool);
-  else gradient_rows_of(args, forward, of_x, of_dy, dy.f32(), dx.f32(), pool);
-}
+auto gradient_rows_of(bool bf16) { return bf16 ? gradient_rows<Bfloat16> : gradient_rows<float>; }
 
 class RowDropout {
  public:
@@ -263,9 +250,7 @@ template <class T> void ForwardRows(const RowNormForward& call, int64_t begin, i
   }
 }
 
-void Forward(const RowNormForward& call, int64_t begin, int64_t end) {
-  (call.y.is_bf16 ? ForwardRows<Bfloat16> : ForwardRows<float>)(call, begin, end);
-}
+auto ForwardRowsOf(bool bf16) { return bf16 ? ForwardRows<Bfloat16> : ForwardRows<float>; }
 
 // The gradient of a row, with n = (x - mean) * rstd and g = dy * weight:
 //   dx = rstd * (g - sum(g) / width (when centered) - n * sum(g n) / width)
@@ -342,9 +327,7 @@ template <class T> void BackwardRows(const RowNormBackward& call, int64_t begin,
   }
 }
 
-void Backward(const RowNormBackward& call, int64_t begin, int64_t end, float* sums) {
-  (call.sum.is_bf16 ? BackwardRows<Bfloat16> : BackwardRows<float>)(call, begin, end, sums);
-}
+auto BackwardRowsOf(bool bf16) { return bf16 ? BackwardRows<Bfloat16> : BackwardRows<float>; }
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -352,12 +335,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linnet {
 namespace {
-HWY_EXPORT(chunk_moments);
-HWY_EXPORT(normalize_rows);
-HWY_EXPORT(chunk_sums);
-HWY_EXPORT(gradient_rows);
-HWY_EXPORT(Forward);
-HWY_EXPORT(Backward);
+HWY_EXPORT(chunk_moments_of);
+HWY_EXPORT(normalize_rows_of);
+HWY_EXPORT(chunk_sums_of);
+HWY_EXPORT(gradient_rows_of);
+HWY_EXPORT(ForwardRowsOf);
+HWY_EXPORT(BackwardRowsOf);
 
 // The forward pass's factor and summand of x: the backward pass gets the same bits from the same inputs.
 void forward_row(const BatchNormArgs& args, int64_t c, float mean, float variance, const BatchNormRows& rows) {
@@ -383,7 +366,7 @@ void batch_norm_forward(const BatchNormArgs& args, StoredFloats residual, Mutabl
   auto* means = reinterpret_cast<float*>(workspace);
   float* squares = means + chunks * channels;
   const BatchNormRows forward{squares + chunks * channels, squares + (chunks + 1) * channels};
-  HWY_DYNAMIC_DISPATCH(chunk_moments)(args, means, squares, pool);
+  HWY_DYNAMIC_DISPATCH(chunk_moments_of)(args.x.is_bf16)(args, means, squares, pool);
   const int64_t each = chunk_rows(args.rows, channels);
   for (int64_t c = 0; c < channels; ++c) {
     double joined = 0, square = 0, count = 0;
@@ -398,7 +381,7 @@ void batch_norm_forward(const BatchNormArgs& args, StoredFloats residual, Mutabl
     variance[c] = static_cast<float>(square / count);
     forward_row(args, c, mean[c], variance[c], forward);
   }
-  HWY_DYNAMIC_DISPATCH(normalize_rows)(args, forward.scale, forward.shift, residual, y, pool);
+  HWY_DYNAMIC_DISPATCH(normalize_rows_of)(y.is_bf16)(args, forward.scale, forward.shift, residual, y, pool);
 }
 
 // dx = weight * rstd * (dy - mean(dy) - (x - mean) * rstd^2 * mean(dy * (x - mean)))
@@ -410,7 +393,7 @@ void batch_norm_backward(const BatchNormArgs& args, StoredFloats dy, const float
   float *products = sums + chunks * channels, *of_dy = products + chunks * channels;
   const BatchNormRows of_x{of_dy + channels, of_dy + 2 * channels}, forward{of_dy + 3 * channels, of_dy + 4 * channels};
   for (int64_t c = 0; args.relu && c < channels; ++c) forward_row(args, c, mean[c], variance[c], forward);
-  HWY_DYNAMIC_DISPATCH(chunk_sums)(args, forward, dy, mean, sums, products, pool);
+  HWY_DYNAMIC_DISPATCH(chunk_sums_of)(dy.is_bf16)(args, forward, dy, mean, sums, products, pool);
   const auto count = static_cast<double>(args.rows);
   for (int64_t c = 0; c < channels; ++c) {
     double sum = 0, product = 0;
@@ -422,13 +405,13 @@ void batch_norm_backward(const BatchNormArgs& args, StoredFloats dy, const float
     of_dy[c] = static_cast<float>(a), of_x.scale[c] = static_cast<float>(b);
     of_x.shift[c] = static_cast<float>(-a * sum / count - b * mean[c]);
   }
-  HWY_DYNAMIC_DISPATCH(gradient_rows)(args, forward, of_x, of_dy, dy, dx, pool);
+  HWY_DYNAMIC_DISPATCH(gradient_rows_of)(dx.is_bf16)(args, forward, of_x, of_dy, dy, dx, pool);
 }
 
 void row_norm_forward(const RowNormForward& args, ThreadPool& pool) {
   check_types(args.y.is_bf16, {args.x, args.f, args.sum});
   for_ranges(pool, args.rows, (args.f ? 2 : 1) * args.width, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(Forward)(args, begin, end);
+    HWY_DYNAMIC_DISPATCH(ForwardRowsOf)(args.y.is_bf16)(args, begin, end);
   });
 }
 
@@ -441,8 +424,8 @@ void row_norm_backward(const RowNormBackward& args, void* workspace, ThreadPool&
   const int64_t rows = args.rows, width = args.width, chunks = row_chunks(rows);
   auto* sums = args.dweight || args.dbias ? static_cast<float*>(workspace) : nullptr;  // [chunks, 2, width]
   for_ranges(pool, chunks, (args.dsum ? 2 : 1) * rows * width / chunks, [&](int64_t begin, int64_t end) {
-    for (int64_t c = begin; c < end; ++c) HWY_DYNAMIC_DISPATCH(Backward)
-    (args, rows * c / chunks, rows * (c + 1) / chunks, sums ? sums + c * 2 * width : nullptr);
+    for (int64_t c = begin; c < end; ++c) HWY_DYNAMIC_DISPATCH(BackwardRowsOf)
+    (args.sum.is_bf16)(args, rows * c / chunks, rows * (c + 1) / chunks, sums ? sums + c * 2 * width : nullptr);
   });
   if (!sums) return;
   constexpr int64_t columns = 64;

@@ -53,10 +53,17 @@ inline void store_pairs(int bits, const int32_t* codes, ActivationBlock& block) 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
+#if HWY_TARGET == HWY_AVX3
+using Blocks = VnniBlocks;
+#elif HWY_TARGET == HWY_AVX2
+using Blocks = PairBlocks;
+#else
+using Blocks = PlainBlocks;
+#endif
+
 constexpr int64_t kPanel = PackedShape::kPanel, kBlock = PackedShape::kBlock;
 
 // Rounds 32 numbers (fewer at the end of a row) to 16-bit codes. A NaN or an infinity gives the scale NaN.
-template <class Blocks>
 void quantize_block(const float* x, int64_t count, const BlockFormat& format, ActivationBlock& block) {
   float values[kBlock] = {};
   std::memcpy(values, x, static_cast<size_t>(count) * sizeof(float));
@@ -82,7 +89,7 @@ void quantize_block(const float* x, int64_t count, const BlockFormat& format, Ac
   Blocks::store(format.bits, codes, block);
 }
 
-template <class Blocks> void finish(
+void finish(
     const GemmArgs& g, const float* sums, int64_t stride, int64_t row, int rows, int64_t column, int64_t columns) {
   const FloatTag d;
   for (int64_t i = 0; i < rows; ++i) {
@@ -100,20 +107,18 @@ template <class Blocks> void finish(
   if (tile::has_epilogue(g)) tile::Epilogue<tile::UnitOfBytes>(g, g.c.f32() + row * g.ldc + column, rows, columns);
 }
 
-template <class Blocks> auto tile_of(WeightFormat format) {
+auto tile_of(WeightFormat format) {
   using enum WeightFormat;
-  using Run = decltype(&Blocks::template run<kInt8Blocks>);
-  static constexpr Run kRuns[] = {nullptr, Blocks::template run<kInt8Blocks>, Blocks::template run<kInt4Blocks>,
-      nullptr, Blocks::template run<kQ8_0>, Blocks::template run<kQ4_0>, Blocks::template run<kQ4_1>,
-      Blocks::template run<kQ5_0>, Blocks::template run<kQ5_1>, Blocks::template run<kQ4K>, Blocks::template run<kQ5K>,
-      Blocks::template run<kQ6K>};
+  using Run = decltype(&Blocks::run<kInt8Blocks>);
+  static constexpr Run kRuns[] = {nullptr, Blocks::run<kInt8Blocks>, Blocks::run<kInt4Blocks>, nullptr,
+      Blocks::run<kQ8_0>, Blocks::run<kQ4_0>, Blocks::run<kQ4_1>, Blocks::run<kQ5_0>, Blocks::run<kQ5_1>,
+      Blocks::run<kQ4K>, Blocks::run<kQ5K>, Blocks::run<kQ6K>};
   return kRuns[static_cast<size_t>(format)];
 }
 
-template <class Blocks>
 void strip(const GemmArgs& g, const PackedWeight& weight, const ActivationBlock* x, int64_t panel, int64_t end) {
   HWY_ALIGN float sums[std::max(Blocks::kOneRow, Blocks::kMostRows) * kPanel];
-  const auto run = tile_of<Blocks>(weight.shape.format);
+  const auto run = tile_of(weight.shape.format);
   const int64_t blocks = weight.shape.blocks();
   while (panel < end) {
     const int panels = g.m == 1 && end - panel >= Blocks::kOneRow ? Blocks::kOneRow : 1;
@@ -122,22 +127,21 @@ void strip(const GemmArgs& g, const PackedWeight& weight, const ActivationBlock*
       const auto left = static_cast<unsigned>(std::min<int64_t>(Blocks::kMostRows, g.m - row));
       const auto rows = static_cast<int>(std::bit_floor(left));  // three: two and one
       run(rows, panels, weight, panel, x + row * blocks, blocks, sums);
-      finish<Blocks>(g, sums, panels * kPanel, row, rows, panel * kPanel, columns);
+      finish(g, sums, panels * kPanel, row, rows, panel * kPanel, columns);
       row += rows;
     }
     panel += panels;
   }
 }
 
-template <class Blocks>
-void run_product(const GemmArgs& g, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool) {
+void few_rows(const GemmArgs& g, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool) {
   auto* x = reinterpret_cast<ActivationBlock*>(workspace);
   const int64_t blocks = weight.shape.blocks(), columns = weight.shape.columns;
   const BlockFormat format = block_format(weight.shape.format);
   const auto quantize = [&](int64_t row, int) {
     for (int64_t block = 0; block < blocks; ++block)
-      quantize_block<Blocks>(g.a.f32() + row * g.lda + block * kBlock, std::min(kBlock, columns - block * kBlock),
-          format, x[row * blocks + block]);
+      quantize_block(g.a.f32() + row * g.lda + block * kBlock, std::min(kBlock, columns - block * kBlock), format,
+          x[row * blocks + block]);
   };
   if (g.m == 1) quantize(0, 0);
   else pool.run(g.m, quantize);
@@ -148,24 +152,12 @@ void run_product(const GemmArgs& g, const PackedWeight& weight, std::byte* works
   const int64_t step =
       std::max<int64_t>(1, std::min(most, panels / (kTasksEach * pool.size())) / kTogether) * kTogether;
   pool.run(ceil_div(panels, step),
-      [&](int64_t task, int) { strip<Blocks>(g, weight, x, task * step, std::min(panels, (task + 1) * step)); });
+      [&](int64_t task, int) { strip(g, weight, x, task * step, std::min(panels, (task + 1) * step)); });
 }
-
-#if HWY_TARGET == HWY_AVX3
-using Blocks = VnniBlocks;
-#elif HWY_TARGET == HWY_AVX2
-using Blocks = PairBlocks;
-#else
-using Blocks = PlainBlocks;
-#endif
 
 #if HWY_ARCH_X86
 bool is_avx512() { return HWY_TARGET == HWY_AVX3; }
 #endif
-
-void few_rows(const GemmArgs& g, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool) {
-  run_product<Blocks>(g, weight, workspace, pool);
-}
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 #include "base/error.h"
+#include "base/functions.h"
 #include "base/numbers.h"
 #include "base/thread_pool.h"
 #include "engine/kernels/precision.h"
@@ -168,9 +169,7 @@ void quantize_rows(const PackedShape& shape, const float* w, int64_t count, floa
     scales[row] = !is_number ? kNan : top < kSmallest ? 0 : top * (1 / most);
     if (is_number && top >= kSmallest) round_codes(w, shape.columns, scales[row], -most, most, codes);
     else std::fill_n(codes, shape.columns, static_cast<int8_t>(0));
-    int32_t sum = 0;
-    for (int64_t i = 0; i < shape.columns; ++i) sum += codes[i];
-    sums[row] = sum;
+    sums[row] = sum_of<int32_t>(shape.columns, [&](int64_t i) { return codes[i]; });
     for (int64_t i = 0; i < padded_columns(shape); i += 4) std::memcpy(panel + i * kPanel + 4 * row, codes + i, 4);
   }
 }
@@ -224,9 +223,7 @@ void pack_row(const PackedShape& shape, int64_t row, const int8_t* codes, const 
         packed + panel * shape.panel_bytes() + block * shape.block_bytes());
   }
   if (shape.format == WeightFormat::kInt8) {
-    int32_t sum = 0;
-    for (int64_t column = 0; column < shape.columns; ++column) sum += codes[column];
-    sum *= 128;
+    const int32_t sum = 128 * sum_of<int32_t>(shape.columns, [&](int64_t column) { return codes[column]; });
     std::memcpy(packed + shape.scales_offset() + static_cast<size_t>(row) * sizeof(float), scales, sizeof(float));
     std::memcpy(packed + shape.sums_offset() + static_cast<size_t>(row) * sizeof sum, &sum, sizeof sum);
     return;

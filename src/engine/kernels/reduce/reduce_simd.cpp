@@ -75,7 +75,7 @@ void SumBlocks(bool squares, int64_t begin, int64_t end, int64_t n, const float*
 }
 
 // out [count] = the sum of rows of `count` columns, `stride` apart. Four rows at a time, to spare the cache.
-template <class T> void SumStripOf(int64_t rows, int64_t stride, int64_t count, const T* x, float* out) {
+template <class T> void SumStrip(int64_t rows, int64_t stride, int64_t count, StoredFloats x, float* out) {
   HWY_ALIGN float block[kStrip];
   std::fill(out, out + count, 0.0f);
   for (int64_t first = 0; first < rows; first += kRowBlock) {
@@ -83,7 +83,7 @@ template <class T> void SumStripOf(int64_t rows, int64_t stride, int64_t count, 
     std::fill(block, block + count, 0.0f);
     int64_t row = first;
     for (; row + 4 <= last; row += 4) {
-      const T* p = x + row * stride;
+      const T* p = x.as<T>() + row * stride;
       ForRow(count, [=, &block](const auto& at) LINNET_LAMBDA {
         const Floats low = hn::Add(at.load(p), at.load(p + stride));
         const Floats high = hn::Add(at.load(p + 2 * stride), at.load(p + 3 * stride));
@@ -91,7 +91,7 @@ template <class T> void SumStripOf(int64_t rows, int64_t stride, int64_t count, 
       });
     }
     for (; row < last; ++row) {
-      const T* p = x + row * stride;
+      const T* p = x.as<T>() + row * stride;
       ForRow(
           count, [=, &block](const auto& at) LINNET_LAMBDA { at.store(hn::Add(at.load(block), at.load(p)), block); });
     }
@@ -99,10 +99,7 @@ template <class T> void SumStripOf(int64_t rows, int64_t stride, int64_t count, 
   }
 }
 
-void SumStrip(int64_t rows, int64_t stride, int64_t count, StoredFloats x, float* out) {
-  if (x.is_bf16) return SumStripOf(rows, stride, count, x.bf16(), out);
-  SumStripOf(rows, stride, count, x.f32(), out);
-}
+auto SumStripOf(bool bf16) { return bf16 ? SumStrip<Bfloat16> : SumStrip<float>; }
 
 void SoftmaxFloats(int64_t begin, int64_t end, int64_t width, const float* x, float* y) {
   x += begin * width;
@@ -138,21 +135,18 @@ void SoftmaxRows(int64_t begin, int64_t end, int64_t width, StoredFloats x, Muta
   SoftmaxFloats(begin, end, width, x.f32(), y.f32());
 }
 
-template <class T> void GradientRows(int64_t begin, int64_t end, int64_t width, const T* dy, const T* y, T* dx) {
+template <class T>
+void GradientRows(int64_t begin, int64_t end, int64_t width, StoredFloats dy, StoredFloats y, MutableStoredFloats dx) {
   for (int64_t first = begin * width; first < end * width; first += width) {
-    const T *d = dy + first, *p = y + first;
-    T* to = dx + first;
+    const T *d = dy.as<T>() + first, *p = y.as<T>() + first;
+    T* to = dx.as<T>() + first;
     const Floats dot =
         SetAll(SumRow(width, [=](const auto& at) LINNET_LAMBDA { return hn::Mul(at.load(d), at.load(p)); }));
     ForRow(width, [=](const auto& at) LINNET_LAMBDA { at.store(hn::Mul(at.load(p), hn::Sub(at.load(d), dot)), to); });
   }
 }
 
-void SoftmaxGradientRows(
-    int64_t begin, int64_t end, int64_t width, StoredFloats dy, StoredFloats y, MutableStoredFloats dx) {
-  if (dy.is_bf16) return GradientRows(begin, end, width, dy.bf16(), y.bf16(), dx.bf16());
-  GradientRows(begin, end, width, dy.f32(), y.f32(), dx.f32());
-}
+auto GradientRowsOf(bool bf16) { return bf16 ? GradientRows<Bfloat16> : GradientRows<float>; }
 
 void LogSumExpRows(int64_t begin, int64_t end, int64_t width, const float* x, float* y) {
   for (int64_t row = begin; row < end; ++row) {
@@ -235,10 +229,10 @@ HWY_AFTER_NAMESPACE();
 namespace linnet {
 namespace {
 HWY_EXPORT(SumBlocks);
-HWY_EXPORT(SumStrip);
+HWY_EXPORT(SumStripOf);
 HWY_EXPORT(AddRows);
 HWY_EXPORT(SoftmaxRows);
-HWY_EXPORT(SoftmaxGradientRows);
+HWY_EXPORT(GradientRowsOf);
 HWY_EXPORT(LogSumExpRows);
 HWY_EXPORT(TopRows);
 
@@ -282,8 +276,8 @@ void sum_rows(
     for (int64_t task = begin; task < end; ++task) {
       const int64_t chunk = task / strips, column = task % strips * kStrip;
       const int64_t first = rows * chunk / chunks, last = rows * (chunk + 1) / chunks;
-      HWY_DYNAMIC_DISPATCH(SumStrip)
-      (last - first, width, std::min(kStrip, width - column), x + first * width + column,
+      HWY_DYNAMIC_DISPATCH(SumStripOf)
+      (x.is_bf16)(last - first, width, std::min(kStrip, width - column), x + first * width + column,
           partial + chunk * width + column);
     }
   });
@@ -305,7 +299,7 @@ void softmax_forward(int64_t rows, int64_t width, StoredFloats x, MutableStoredF
 void softmax_backward(
     int64_t rows, int64_t width, StoredFloats dy, StoredFloats y, MutableStoredFloats dx, ThreadPool& pool) {
   for_ranges(pool, rows, width, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(SoftmaxGradientRows)(begin, end, width, dy, y, dx);
+    HWY_DYNAMIC_DISPATCH(GradientRowsOf)(dy.is_bf16)(begin, end, width, dy, y, dx);
   });
 }
 

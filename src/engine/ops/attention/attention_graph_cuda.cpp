@@ -12,11 +12,7 @@ using Sizes = CudnnGraph::Sizes;
 // Shared by forward and backward. Scores are [B, H, Tq, Tk]; cuDNN recognizes these operations in this order.
 class Builder {
  public:
-  explicit Builder(const AttentionProblem& problem)
-      : p(problem), scores{p.batch, p.heads, p.queries, p.keys}, rows{p.batch, p.heads, p.queries, 1}, q_sizes{p.batch,
-                                                                                                           p.heads,
-                                                                                                           p.queries,
-                                                                                                           p.size} {}
+  explicit Builder(const AttentionProblem& problem) : p(problem) {}
 
   CudnnValue rows_tensor(int64_t heads, int64_t length, AttentionStrides strides) {
     return graph.tensor(kBf16, {p.batch, heads, length, p.size}, {strides.sample, p.size, strides.row, 1});
@@ -84,7 +80,8 @@ class Builder {
 
   const AttentionProblem& p;
   CudnnGraph graph;
-  Sizes scores, rows, q_sizes;
+  const Sizes scores{p.batch, p.heads, p.queries, p.keys}, rows{p.batch, p.heads, p.queries, 1};
+  const Sizes q_sizes{p.batch, p.heads, p.queries, p.size};
   CudnnValue kept = 0;
   AttentionPlan out;
 };

@@ -9,8 +9,6 @@ namespace {
 // Rows of a group that a thread holds at once.
 constexpr int kMaxGroup = 16;
 
-int64_t element_size(const TensorView& view) { return static_cast<int64_t>(dtype_size(view.type.dtype)); }
-
 // A position beyond the cache writes nothing.
 template <class Word> LINNET_DEVICE void write_word(int64_t i, int64_t length, int64_t width, const Word* from,
     int64_t from_stride, const int32_t* positions, bool one_position, Word* cache) {
@@ -58,7 +56,7 @@ template <class Word> LINNET_DEVICE void reorder_word(int64_t i, int group, int6
 
 // Calls body.operator()<Word>(words per row of `width` elements) with the widest word that divides rows.
 template <class Body> void for_words(const TensorView& cache, int64_t width, uintptr_t locations, Body&& body) {
-  const int64_t bytes = width * element_size(cache);
+  const int64_t bytes = width * cache.element_size();
   if (bytes % 16 == 0 && locations % 16 == 0) return body.template operator()<Word16>(bytes / 16);
   if (bytes % 4 == 0 && locations % 4 == 0) return body.template operator()<uint32_t>(bytes / 4);
   body.template operator()<uint16_t>(bytes / 2);
@@ -68,7 +66,7 @@ void run_write(const KernelArgs& args) {
   copy_operand_on_device(args, args.in[0], args.out[0]);
   const TensorView &rows = args.in[1], &cache = args.out[0];
   const Shape& shape = cache.shape();
-  const int64_t stride_bytes = rows.strides[0] * element_size(rows);
+  const int64_t stride_bytes = rows.strides[0] * rows.element_size();
   const auto locations = reinterpret_cast<uintptr_t>(rows.data) | reinterpret_cast<uintptr_t>(cache.data) |
                          static_cast<uintptr_t>(stride_bytes);
   for_words(cache, shape[2], locations, [&]<class Word>(int64_t width) {
@@ -82,7 +80,7 @@ void run_fill(const KernelArgs& args) {
   copy_operand_on_device(args, args.in[0], args.out[0]);
   const TensorView &rows = args.in[1], &cache = args.out[0];
   const Shape &from = rows.shape(), &shape = cache.shape();
-  const int64_t row_bytes = rows.strides[0] * element_size(rows), entry_bytes = rows.strides[1] * element_size(rows);
+  const int64_t row_bytes = rows.strides[0] * rows.element_size(), entry_bytes = rows.strides[1] * rows.element_size();
   const auto locations = reinterpret_cast<uintptr_t>(rows.data) | reinterpret_cast<uintptr_t>(cache.data) |
                          static_cast<uintptr_t>(row_bytes) | static_cast<uintptr_t>(entry_bytes);
   for_words(cache, shape[2], locations, [&]<class Word>(int64_t width) {

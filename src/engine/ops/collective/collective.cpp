@@ -26,10 +26,8 @@ AxisPart part_of_axis(int64_t size, const TensorRank& rank) {
 
 Shape local_shape(const Shape& whole, const Sharding& sharding, const TensorRank& rank) {
   if (!sharding.is_cut()) return whole;
-  Shape local = whole;
   const auto own = [&](int64_t part) { return part_of_axis(part, rank).count; };
-  local.set(sharding.axis, sum_of<int64_t>(sharding.parts, own));
-  return local;
+  return with_size(whole, sharding.axis, sum_of<int64_t>(sharding.parts, own));
 }
 
 void for_runs(const Shape& whole, const Sharding& sharding, const TensorRank& rank,
@@ -51,7 +49,7 @@ void for_runs(const Shape& whole, const Sharding& sharding, const TensorRank& ra
 namespace {
 std::vector<TensorType> infer_collective_gather(const InferArgs& args) {
   const auto& attrs = args.attrs.as<AllGatherAttrs>();
-  TensorType out = args.in[0];
+  const TensorType& out = args.in[0];
   expect(is_float(out.dtype) && attrs.axis >= 0 && attrs.axis < out.shape.rank(), "got ", out);
   int64_t size = 0, own = 0;
   for (const int64_t part : attrs.parts) {
@@ -59,8 +57,7 @@ std::vector<TensorType> infer_collective_gather(const InferArgs& args) {
     own += part_of_axis(part, {attrs.rank, attrs.ranks}).count;
   }
   expect(out.shape[attrs.axis] == own, "got ", out, ", expected ", own, " along axis ", attrs.axis);
-  out.shape.set(attrs.axis, size);
-  return {out};
+  return {{out.dtype, with_size(out.shape, attrs.axis, size)}};
 }
 
 std::vector<TensorType> infer_stage_output(const InferArgs& args) {
@@ -97,17 +94,8 @@ void run_share(const KernelArgs& args) { copy_operand(args.in[0], args.out[0]); 
 
 void run_zero(const KernelArgs& args) { std::memset(args.out[0].data, 0, args.out[0].type.bytes()); }
 
-int64_t elements_of(const KernelQuery& query, int rank) {
-  const auto& attrs = query.attrs<AllGatherAttrs>();
-  return local_shape(query.out[0].shape, Sharding::cut(attrs.axis, attrs.parts), {rank, attrs.ranks}).elements();
-}
-
-size_t gather_workspace(const KernelQuery& query) {
-  const auto& attrs = query.attrs<AllGatherAttrs>();
-  int64_t count = 0;
-  for (int rank = 0; rank < attrs.ranks; ++rank)
-    if (rank != attrs.rank) count += elements_of(query, rank);
-  return static_cast<size_t>(count) * sizeof(float);
+size_t gather_workspace(const KernelQuery& query) {  // the other ranks' parts
+  return static_cast<size_t>(query.out[0].shape.elements() - query.in[0].shape.elements()) * sizeof(float);
 }
 
 void run_collective_gather(const KernelArgs& args) {
@@ -286,9 +274,7 @@ std::optional<ShardedNode> shard_split(const ShardArgs& args) {
   for (int64_t& size : attrs.sizes) {
     Sharding out = Sharding::cut(x.axis, {});
     for (int64_t left = size; left > 0; left -= *part++) out.parts.push_back(*part);
-    Shape piece = args.in[0].shape;
-    piece.set(x.axis, size);
-    size = local_shape(piece, out, args.rank)[x.axis];
+    size = local_shape(with_size(args.in[0].shape, x.axis, size), out, args.rank)[x.axis];
     node.out.push_back(out);
   }
   node.attrs = attrs;
@@ -346,8 +332,8 @@ std::optional<ShardedNode> shard_linear_cross_entropy(const ShardArgs& args) {  
   attrs.all_classes = classes;
   attrs.first_class = part_of_axis(classes, args.rank).first;
   attrs.ranks = args.rank.ranks;
-  ShardedNode node{.attrs = attrs, .in = {}, .out = {Sharding::whole()}, .exchanges = true};
-  node.in.resize(args.in.size());
+  ShardedNode node{
+      .attrs = attrs, .in = std::vector<Sharding>(args.in.size()), .out = {Sharding::whole()}, .exchanges = true};
   node.in[1] = Sharding::cut(0, {classes});
   if (attrs.bias) node.in[3] = Sharding::cut(0, {classes});
   return node;

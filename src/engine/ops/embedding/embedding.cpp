@@ -111,10 +111,8 @@ void run_embedding(const KernelArgs& args) {
   gather_rows(count, width, args.in[0].as<float>(), divided ? ids_of_rows(args, rows, -1, 0) : ids,
       mutable_stored(args.out[0]), args.pool);
   if (!divided) return;
-  const MutableStoredFloats out = mutable_stored(args.out[0]);
-  const size_t bytes = static_cast<size_t>(width) * (out.is_bf16 ? sizeof(Bfloat16) : sizeof(float));
   for (int64_t i = 0; i < count; ++i)
-    if (!rows.has(ids[i])) std::memset((out + i * width).data, 0, bytes);
+    if (!rows.has(ids[i])) clear_floats(width, mutable_stored(args.out[0]) + i * width);
 }
 
 void run_embedding_grad(const KernelArgs& args) {

@@ -193,7 +193,7 @@ class Groups {
 
 // Gathers rows m mod R of a matrix.
 void gather(const TensorView& from, std::span<const int32_t> rows, std::byte* to, ThreadPool& pool) {
-  const int64_t bytes = from.shape()[1] * static_cast<int64_t>(dtype_size(from.type.dtype));
+  const int64_t bytes = from.shape()[1] * from.element_size();
   pool.run(std::ssize(rows), [&](int64_t i, int) {
     std::memcpy(
         to + i * bytes, from.as<const std::byte>() + rows[i] % from.shape()[0] * bytes, static_cast<size_t>(bytes));
@@ -227,7 +227,7 @@ void run_grouped_matmul(const KernelArgs& args) {
     product.precision = is_stored_in_bf16(product) ? Precision::kBf16 : attrs.precision;
     product.independent_rows = attrs.independent_rows;
     gemm(product, groups.rest(), args.pool);
-    const int64_t bytes = product.n * static_cast<int64_t>(dtype_size(y.type.dtype));
+    const int64_t bytes = product.n * y.element_size();
     args.pool.run(product.m, [&](int64_t i, int) {
       std::memcpy(y.as<std::byte>() + chosen[i] * bytes, groups.right() + i * bytes, static_cast<size_t>(bytes));
     });
@@ -238,7 +238,7 @@ void run_grouped_matmul_grad(const KernelArgs& args) {
   const auto& attrs = args.attrs<GroupedMatmulAttrs>();
   const TensorView &a = args.in[0], &b = args.in[1], &dw = args.out[0];
   const Groups groups(args.workspace, args.in[2].type, attrs.groups, a.type, b.type);
-  const int64_t size = a.shape()[1] * b.shape()[1], bytes = size * static_cast<int64_t>(dtype_size(dw.type.dtype));
+  const int64_t size = a.shape()[1] * b.shape()[1], bytes = size * dw.element_size();
   if (attrs.accumulate) copy_operand(args.in[3], dw);
   int64_t next = 0;  // the first weight whose sums have not begun
   const auto begin = [&](int64_t end) {

@@ -22,8 +22,7 @@ std::vector<TensorType> infer_split(const InferArgs& args) {
   std::vector<TensorType> out;
   int64_t total = 0;
   for (int64_t size : attrs.sizes) {
-    out.push_back(args.in[0]);
-    out.back().shape.set(attrs.axis, size);
+    out.push_back({args.in[0].dtype, with_size(shape, attrs.axis, size)});
     total += size;
     expect(size >= 0, "got a negative size");
   }
@@ -35,18 +34,16 @@ std::vector<TensorType> infer_split(const InferArgs& args) {
 std::vector<TensorType> infer_concat(const InferArgs& args) {
   const int axis = args.attrs.as<ConcatAttrs>().axis;
   expect(!args.in.empty(), "nothing to concatenate");
-  TensorType out = args.in[0];
+  const TensorType& out = args.in[0];
   expect(axis >= 0 && axis < out.shape.rank(), "got ", out.shape, ", no axis ", axis);
   int64_t total = 0;
   for (const TensorType& in : args.in) {
-    Shape other = in.shape;
-    expect(other.rank() == out.shape.rank() && in.dtype == out.dtype, "got ", in, " beside ", out);
-    total += other[axis];
-    other.set(axis, out.shape[axis]);
-    expect(other == out.shape, "got ", in, " beside ", out, " along axis ", axis);
+    expect(in.shape.rank() == out.shape.rank() && in.dtype == out.dtype, "got ", in, " beside ", out);
+    total += in.shape[axis];
+    const bool fits = with_size(in.shape, axis, out.shape[axis]) == out.shape;
+    expect(fits, "got ", in, " beside ", out, " along axis ", axis);
   }
-  out.shape.set(axis, total);
-  return {out};
+  return {{out.dtype, with_size(out.shape, axis, total)}};
 }
 
 std::string order_text(const std::vector<int>& order) {
@@ -146,19 +143,15 @@ template <class Word> void copy_turned(
 struct Block {
   Shape shape, from, to;  // strides
 
-  // Drops axes of one element, and joins neighbors that are contiguous at both locations.
+  // Drops axes of one element, and joins neighbors that are contiguous at both locations. There are elements.
   Block(const Shape& all, const Shape& from_strides, const Shape& to_strides) {
     for (int axis = 0; axis < all.rank(); ++axis) {
-      const int64_t size = all[axis], last = shape.rank() - 1;
+      const int64_t size = all[axis];
+      const int last = shape.rank() - 1;
       if (size == 1) continue;
-      const auto in_a_row = [&](const Shape& merged, const Shape& strides) {
-        return merged[static_cast<int>(last)] == strides[axis] * size;
-      };
-      const int64_t before =
-          last >= 0 && in_a_row(from, from_strides) && in_a_row(to, to_strides) ? shape[static_cast<int>(last)] : 0;
-      if (before > 0) {
-        shape.set(static_cast<int>(last), before * size);
-        from.set(static_cast<int>(last), from_strides[axis]), to.set(static_cast<int>(last), to_strides[axis]);
+      if (last >= 0 && from[last] == from_strides[axis] * size && to[last] == to_strides[axis] * size) {
+        shape.set(last, shape[last] * size);
+        from.set(last, from_strides[axis]), to.set(last, to_strides[axis]);
       } else {
         shape.push_back(size), from.push_back(from_strides[axis]), to.push_back(to_strides[axis]);
       }
@@ -213,7 +206,7 @@ void copy_view(const Shape& shape, const TensorView& from, int64_t from_offset, 
       part.copy(source + begin * block.from[longest], target + begin * block.to[longest]);
     });
   };
-  switch (dtype_size(from.type.dtype)) {
+  switch (from.element_size()) {
     case 8: return copy(from.as<const uint64_t>(), to.as<uint64_t>());
     case 4: return copy(from.as<const uint32_t>(), to.as<uint32_t>());
     case 2: return copy(from.as<const uint16_t>(), to.as<uint16_t>());
@@ -259,17 +252,16 @@ void run_broadcast(const KernelArgs& args) {
   const TensorView &in = args.in[0], &out = args.out[0];
   const int64_t n = out.elements(), size = in.elements();
   const Broadcast kind = *find_broadcast(in.shape(), out.shape());
-  const auto spread = [&]<class T>() {
+  if (n == 0) return;
+  with_type(in.type.dtype, [&]<class T>() {
     const T* x = in.as<T>();
     T* y = out.as<T>();
-    if (n == 0) return;
     if (kind == Broadcast::kPrefix || size == 1) {
       for (int64_t i = 0; i < size; ++i) std::fill_n(y + i * (n / size), n / size, x[i]);
     } else {
       for (int64_t i = 0; i < n; i += size) copy_run(x, 1, y + i, 1, size);
     }
-  };
-  with_type(in.type.dtype, spread);
+  });
 }
 
 void run_movement_fill(const KernelArgs& args) {

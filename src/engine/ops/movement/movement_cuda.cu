@@ -7,10 +7,8 @@
 
 namespace linnet {
 namespace {
-int64_t element_size(const TensorView& view) { return static_cast<int64_t>(dtype_size(view.type.dtype)); }
-
 const std::byte* at(const TensorView& view, int64_t element) {
-  return view.as<const std::byte>() + element * element_size(view);
+  return view.as<const std::byte>() + element * view.element_size();
 }
 
 void run_reshape(const KernelArgs& args) { copy_operand_on_device(args, args.in[0], args.out[0]); }
@@ -42,14 +40,14 @@ void run_literal(const KernelArgs& args) {
 void run_split(const KernelArgs& args) {
   const TensorView& in = args.in[0];
   for_slices(in, args.out, args.attrs<SplitAttrs>().axis, [&](const TensorView& out, int64_t offset) {
-    copy_strided(args.device, out.shape(), element_size(in), at(in, offset), in.strides, out.data, out.strides);
+    copy_strided(args.device, out.shape(), in.element_size(), at(in, offset), in.strides, out.data, out.strides);
   });
 }
 
 void run_concat(const KernelArgs& args) {
   const TensorView& out = args.out[0];
   for_slices(out, args.in, args.attrs<ConcatAttrs>().axis, [&](const TensorView& in, int64_t offset) {
-    copy_strided(args.device, in.shape(), element_size(in), in.data, in.strides,
+    copy_strided(args.device, in.shape(), in.element_size(), in.data, in.strides,
         const_cast<std::byte*>(at(out, offset)), out.strides);
   });
 }
@@ -57,7 +55,7 @@ void run_concat(const KernelArgs& args) {
 void run_permute(const KernelArgs& args) {
   Shape strides;
   for (int axis : args.attrs<PermuteAttrs>().order) strides.push_back(args.in[0].strides[axis]);
-  copy_strided(args.device, args.out[0].shape(), element_size(args.in[0]), args.in[0].data, strides, args.out[0].data,
+  copy_strided(args.device, args.out[0].shape(), args.in[0].element_size(), args.in[0].data, strides, args.out[0].data,
       args.out[0].strides);
 }
 
@@ -92,7 +90,7 @@ template <class Word> void broadcast_words(const KernelArgs& args) {
 
 void run_broadcast(const KernelArgs& args) {
   if (args.out[0].elements() == 0) return;
-  switch (element_size(args.in[0])) {
+  switch (args.in[0].element_size()) {
     case 4: return broadcast_words<uint32_t>(args);
     case 2: return broadcast_words<uint16_t>(args);
     default: return broadcast_words<uint8_t>(args);

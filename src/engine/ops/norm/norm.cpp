@@ -323,8 +323,7 @@ std::vector<Tensor> batch_norm_gradient(const GradientArgs& args) {
   const auto& attrs = args.attrs<BatchNormAttrs>();
   if (attrs.residual || attrs.relu) fail_internal("batch_norm: the gradient of a fused one");
   if (!args.out_grad[0].defined()) return {{}, {}, {}};
-  return args.graph.add(kBatchNormGrad, std::array{args.out_grad[0], args.in[0], args.in[1], args.out[1], args.out[2]},
-      args.node.attrs, args.node.where);
+  return args.add(kBatchNormGrad, {args.out_grad[0], args.in[0], args.in[1], args.out[1], args.out[2]});
 }
 
 std::vector<Tensor> decompose_batch_norm(const DecomposeArgs& args) {
@@ -399,32 +398,29 @@ template <int x> size_t batch_norm_kernel_workspace(const KernelQuery& query) {
   return batch_norm_workspace(shape.elements() / shape[-1], shape[-1]);
 }
 
+// x: the number of its operand; the weight is the next one.
+BatchNormArgs batch_norm_args(const KernelArgs& args, size_t x, const float* bias) {
+  const BatchNormSizes s(args.in[x].shape(), args);
+  return {.rows = s.rows,
+      .channels = s.channels,
+      .x = stored(args.in[x]),
+      .weight = args.in[x + 1].as<float>(),
+      .bias = bias,
+      .epsilon = s.epsilon,
+      .relu = args.attrs<BatchNormAttrs>().relu};
+}
+
 void run_batch_norm(const KernelArgs& args) {
-  const BatchNormSizes s(args.in[0].shape(), args);
-  const auto& attrs = args.attrs<BatchNormAttrs>();
-  batch_norm_forward({.rows = s.rows,
-                         .channels = s.channels,
-                         .x = stored(args.in[0]),
-                         .weight = args.in[1].as<float>(),
-                         .bias = args.in[2].as<float>(),
-                         .epsilon = s.epsilon,
-                         .relu = attrs.relu},
-      attrs.residual ? stored(args.in[3]) : nullptr, mutable_stored(args.out[0]), args.out[1].as<float>(),
-      args.out[2].as<float>(), args.workspace, args.pool);
+  batch_norm_forward(batch_norm_args(args, 0, args.in[2].as<float>()),
+      args.attrs<BatchNormAttrs>().residual ? stored(args.in[3]) : nullptr, mutable_stored(args.out[0]),
+      args.out[1].as<float>(), args.out[2].as<float>(), args.workspace, args.pool);
 }
 
 void run_batch_norm_grad(const KernelArgs& args) {
-  const BatchNormSizes s(args.in[1].shape(), args);
-  const bool relu = args.attrs<BatchNormAttrs>().relu;
-  batch_norm_backward({.rows = s.rows,
-                          .channels = s.channels,
-                          .x = stored(args.in[1]),
-                          .weight = args.in[2].as<float>(),
-                          .bias = relu ? args.in[5].as<float>() : nullptr,
-                          .epsilon = s.epsilon,
-                          .relu = relu},
-      stored(args.in[0]), args.in[3].as<float>(), args.in[4].as<float>(), mutable_stored(args.out[0]),
-      args.out[1].as<float>(), args.out[2].as<float>(), args.workspace, args.pool);
+  const float* bias = args.attrs<BatchNormAttrs>().relu ? args.in[5].as<float>() : nullptr;
+  batch_norm_backward(batch_norm_args(args, 1, bias), stored(args.in[0]), args.in[3].as<float>(),
+      args.in[4].as<float>(), mutable_stored(args.out[0]), args.out[1].as<float>(), args.out[2].as<float>(),
+      args.workspace, args.pool);
 }
 }  // namespace
 

@@ -71,11 +71,15 @@ struct OptimizerOperands {
     });
     n = args.in[0].elements();
     ema_decay = average_decay(attrs.ema_decay, step);
+    correction1 = 1 - std::pow(attrs.beta1, step);
+    correction2 = std::sqrt(1 - std::pow(attrs.beta2, step));
   }
+  double decay_of(int64_t i) const { return i < attrs.decay_count ? attrs.weight_decay : 0; }
+
   const OptimizerAttrs& attrs;
   size_t states;
   int64_t n, step;
-  double learning_rate, scale, ema_decay;
+  double learning_rate, scale, ema_decay, correction1, correction2;  // of Adam's moments
   bool finite;
 };
 
@@ -90,17 +94,15 @@ template <class T> void reference_step(const KernelArgs& args, const OptimizerOp
   T *p = args.out[0].as<T>(), *m = args.out[1].as<T>(), *v = adam ? args.out[2].as<T>() : nullptr;
   T* ema = attrs.ema_decay > 0 ? args.out.back().as<T>() : nullptr;
   const T* gradient = args.in[x.states].as<T>();
-  const double correction1 = 1 - std::pow(attrs.beta1, x.step),
-               correction2 = std::sqrt(1 - std::pow(attrs.beta2, x.step));
   for (int64_t i = 0; i < x.n; ++i) {
     double g = gradient[i] * x.scale, w = p[i];
-    const double decay = i < attrs.decay_count ? attrs.weight_decay : 0;
-    if (lion || (adam && attrs.decoupled)) w -= x.learning_rate * decay * w;
-    else g += decay * w;
+    if (lion || (adam && attrs.decoupled)) w -= x.learning_rate * x.decay_of(i) * w;
+    else g += x.decay_of(i) * w;
     if (adam) {
       m[i] = static_cast<T>(attrs.beta1 * m[i] + (1 - attrs.beta1) * g);
       v[i] = static_cast<T>(attrs.beta2 * v[i] + (1 - attrs.beta2) * g * g);
-      w -= x.learning_rate / correction1 * m[i] / (std::sqrt(static_cast<double>(v[i])) / correction2 + attrs.epsilon);
+      w -= x.learning_rate / x.correction1 * m[i] /
+           (std::sqrt(static_cast<double>(v[i])) / x.correction2 + attrs.epsilon);
     } else if (lion) {
       const double mixed = attrs.beta1 * m[i] + (1 - attrs.beta1) * g;
       m[i] = static_cast<T>(attrs.beta2 * m[i] + (1 - attrs.beta2) * g);
@@ -121,22 +123,19 @@ template <class T> void reference_block(const KernelArgs& args, const OptimizerO
   T &scale_of_m = args.out[2].as<T>()[block], &scale_of_v = args.out[4].as<T>()[block];
   T *p = args.out[0].as<T>(), *ema = attrs.ema_decay > 0 ? args.out.back().as<T>() : nullptr;
   const T* gradient = args.in[x.states].as<T>();
-  const double correction1 = 1 - std::pow(attrs.beta1, x.step),
-               correction2 = std::sqrt(1 - std::pow(attrs.beta2, x.step));
   const int64_t first = block * kMomentBlock, end = std::min(first + kMomentBlock, x.n);
   std::array<double, kMomentBlock> ms, roots;
   double scale1 = 0, scale2 = 0;
   for (int64_t i = first; i < end; ++i) {
     const double q = static_cast<int8_t>(codes1[i]), c = codes2[i];
     double g = gradient[i] * x.scale, w = p[i];
-    const double decay = i < attrs.decay_count ? attrs.weight_decay : 0;
-    if (attrs.decoupled) w -= x.learning_rate * decay * w;
-    else g += decay * w;
+    if (attrs.decoupled) w -= x.learning_rate * x.decay_of(i) * w;
+    else g += x.decay_of(i) * w;
     double &m = ms[i - first], &root = roots[i - first];
     m = scale_of_m * q * std::abs(q) / (127 * 127), root = scale_of_v * c * c / (255 * 255);
     m = attrs.beta1 * m + (1 - attrs.beta1) * g;
     root = std::sqrt(attrs.beta2 * root * root + (1 - attrs.beta2) * g * g);
-    w -= x.learning_rate / correction1 * m / (root / correction2 + attrs.epsilon);
+    w -= x.learning_rate / x.correction1 * m / (root / x.correction2 + attrs.epsilon);
     p[i] = static_cast<T>(w);
     if (ema) ema[i] = static_cast<T>(x.ema_decay * ema[i] + (1 - x.ema_decay) * w);
     scale1 = std::max(scale1, std::abs(m)), scale2 = std::max(scale2, root);

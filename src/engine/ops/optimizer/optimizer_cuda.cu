@@ -71,7 +71,7 @@ template <Rule kRule> LINNET_DEVICE void update(const OptimizerCall& call, const
   ema += step.ema_rest * (w - ema);
 }
 
-// A call without moments and average. The operands are first the parameters and other states, then gradient, sum of
+// A call without moments. The operands are first the parameters and other states, then gradient, sum of
 // squares, count and control.
 OptimizerCall optimizer_call(const KernelArgs& args, const OptimizerAttrs& attrs) {
   const size_t states = args.out.size();
@@ -80,6 +80,7 @@ OptimizerCall optimizer_call(const KernelArgs& args, const OptimizerAttrs& attrs
   call.parameters = args.in[0].as<float>(), call.to_parameters = args.out[0].as<float>();
   call.gradient = args.in[states].as<float>(), call.squares = args.in[states + 1].as<float>();
   call.count = args.in[states + 2].as<float>(), call.control = args.in[states + 3].as<float>();
+  if (attrs.ema_decay > 0) call.ema = args.in[states - 1].as<float>(), call.to_ema = args.out[states - 1].as<float>();
   for (size_t i = 0; i < states; ++i) call.in_place = call.in_place && args.in[i].data == args.out[i].data;
   call.adam = attrs.kind == OptimizerAttrs::Kind::kAdam || attrs.kind == OptimizerAttrs::Kind::kAdam8bit;
   const auto f = [](double x) { return static_cast<float>(x); };
@@ -165,19 +166,11 @@ void run_squares(const KernelArgs& args) {
   });
 }
 
-OptimizerCall call_of(const KernelArgs& args) {
+void run(const KernelArgs& args) {
   const auto& attrs = args.attrs<OptimizerAttrs>();
-  const size_t states = args.out.size();
   OptimizerCall call = optimizer_call(args, attrs);
   call.moment1 = args.in[1].as<float>(), call.to_moment1 = args.out[1].as<float>();
   if (call.adam) call.moment2 = args.in[2].as<float>(), call.to_moment2 = args.out[2].as<float>();
-  if (attrs.ema_decay > 0) call.ema = args.in[states - 1].as<float>(), call.to_ema = args.out[states - 1].as<float>();
-  return call;
-}
-
-void run(const KernelArgs& args) {
-  const auto& attrs = args.attrs<OptimizerAttrs>();
-  const OptimizerCall call = call_of(args);
   const bool aligned =
       call.n % 4 == 0 && aligned16(call.parameters, call.moment1, call.moment2, call.ema, call.gradient,
                              call.to_parameters, call.to_moment1, call.to_moment2, call.to_ema);
@@ -264,8 +257,7 @@ template <bool kDecoupled> __global__ void __launch_bounds__(kThreads)
 
 void run_8bit(const KernelArgs& args) {
   const auto& attrs = args.attrs<OptimizerAttrs>();
-  OptimizerCall call = optimizer_call(args, attrs);
-  if (attrs.ema_decay > 0) call.ema = args.in[5].as<float>(), call.to_ema = args.out[5].as<float>();
+  const OptimizerCall call = optimizer_call(args, attrs);
   const auto moment = [&](size_t codes) {
     return Moment{args.in[codes].as<uint8_t>(), args.in[codes + 1].as<float>(), args.out[codes].as<uint8_t>(),
         args.out[codes + 1].as<float>()};

@@ -12,15 +12,11 @@ ExpressionBuilder::Ref ExpressionBuilder::append(const Instruction& instruction)
 }
 
 ExpressionBuilder::Ref ExpressionBuilder::input(int operand) {
-  Instruction instruction{Scalar::kInput};
-  instruction.a = static_cast<int16_t>(operand);
-  return append(instruction);
+  return append({.function = Scalar::kInput, .a = static_cast<int16_t>(operand)});
 }
 
 ExpressionBuilder::Ref ExpressionBuilder::constant(double value) {
-  Instruction instruction{Scalar::kConstant};
-  instruction.constant = value;
-  return append(instruction);
+  return append({.function = Scalar::kConstant, .constant = value});
 }
 
 bool ExpressionBuilder::is_constant(Ref ref, double value) const {
@@ -33,11 +29,7 @@ ExpressionBuilder::Ref ExpressionBuilder::apply(Scalar function, Ref a, Ref b, R
   if (function == Scalar::kMul && is_constant(b, 1)) return a;
   if (function == Scalar::kAdd && is_constant(a, 0)) return b;
   if (function == Scalar::kAdd && is_constant(b, 0)) return a;
-  Instruction instruction{function};
-  instruction.a = static_cast<int16_t>(a);
-  instruction.b = static_cast<int16_t>(b);
-  instruction.c = static_cast<int16_t>(c);
-  return append(instruction);
+  return append({function, static_cast<int16_t>(a), static_cast<int16_t>(b), static_cast<int16_t>(c)});
 }
 
 std::vector<ExpressionBuilder::Ref> ExpressionBuilder::inline_all(
@@ -80,23 +72,6 @@ Expression ExpressionBuilder::finish(Ref result) const {
 }
 
 namespace {
-class Operands {  // each once
- public:
-  explicit Operands(ExpressionBuilder& builder) : builder_(builder) {}
-
-  ExpressionBuilder::Ref add(Tensor tensor) {
-    for (size_t i = 0; i < tensors_.size(); ++i)
-      if (tensors_[i].graph == tensor.graph && tensors_[i].id == tensor.id) return builder_.input(static_cast<int>(i));
-    tensors_.push_back(tensor);
-    return builder_.input(static_cast<int>(tensors_.size()) - 1);
-  }
-  const std::vector<Tensor>& tensors() const { return tensors_; }
-
- private:
-  ExpressionBuilder& builder_;
-  std::vector<Tensor> tensors_;
-};
-
 // The table of derivatives, one row per scalar function, and reverse accumulation over an expression's instructions.
 using Ref = ExpressionBuilder::Ref;
 
@@ -150,26 +125,25 @@ Ref table_row(ExpressionBuilder& e, Scalar function, int which, Ref a, Ref b, Re
   }
   fail_internal("no derivative for a scalar function");
 }
+
+// At most three tensors. One that is given twice becomes one operand.
+Tensor apply_to(Scalar function, std::initializer_list<Tensor> tensors, SourceLine where) {
+  ExpressionBuilder e;
+  std::vector<Tensor> operands;
+  std::array<Ref, 3> refs{-1, -1, -1};
+  for (size_t i = 0; const Tensor& tensor : tensors) {
+    const auto is_same = [&](const Tensor& x) { return x.graph == tensor.graph && x.id == tensor.id; };
+    const auto found = std::ranges::find_if(operands, is_same);
+    refs[i++] = e.input(static_cast<int>(found - operands.begin()));
+    if (found == operands.end()) operands.push_back(tensor);
+  }
+  return pointwise(e.finish(e.apply(function, refs[0], refs[1], refs[2])), operands, where);
+}
 }  // namespace
 
-Tensor apply_scalar(Scalar function, At x) {
-  ExpressionBuilder e;
-  return pointwise(e.finish(e.apply(function, e.input(0))), std::array{x.value}, x.where);
-}
-
-Tensor apply_scalar(Scalar function, At a, Tensor b) {
-  ExpressionBuilder e;
-  Operands operands(e);
-  const auto x = operands.add(a.value), y = operands.add(b);
-  return pointwise(e.finish(e.apply(function, x, y)), operands.tensors(), a.where);
-}
-
-Tensor apply_scalar(Scalar function, At a, Tensor b, Tensor c) {
-  ExpressionBuilder e;
-  Operands operands(e);
-  const auto x = operands.add(a.value), y = operands.add(b), z = operands.add(c);
-  return pointwise(e.finish(e.apply(function, x, y, z)), operands.tensors(), a.where);
-}
+Tensor apply_scalar(Scalar function, At x) { return apply_to(function, {x.value}, x.where); }
+Tensor apply_scalar(Scalar function, At a, Tensor b) { return apply_to(function, {a.value, b}, a.where); }
+Tensor apply_scalar(Scalar function, At a, Tensor b, Tensor c) { return apply_to(function, {a.value, b, c}, a.where); }
 
 Tensor apply_scalar(Scalar function, At a, double b) {
   ExpressionBuilder e;

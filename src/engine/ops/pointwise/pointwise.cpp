@@ -185,9 +185,8 @@ Expression join(const Expression& a, int a_operands, const Expression& b, int ho
   std::vector<ExpressionBuilder::Ref> first, second;
   for (int k = 0; k < a_operands; ++k) first.push_back(e.input(k));
   const auto result = e.inline_expression(a, first);
-  int b_operands = 0;
-  for (const Instruction& instruction : b.code)
-    if (instruction.function == Scalar::kInput) b_operands = std::max(b_operands, instruction.a + 1);
+  const auto end_of = [](const Instruction& i) { return i.function == Scalar::kInput ? i.a + 1 : 0; };
+  const int b_operands = max_of<int>(b.code, end_of);
   for (int k = 0, next = a_operands; k < b_operands; ++k) second.push_back(k == hole ? result : e.input(next++));
   return e.finish(e.inline_expression(b, second));
 }

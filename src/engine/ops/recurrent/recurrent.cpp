@@ -32,12 +32,10 @@ std::vector<TensorType> infer_recurrent(const InferArgs& args) {
 
 // x [..., n, ...] -> [..., n / units, units, ...], zero-padded.
 Tensor in_panels(Tensor x, int axis, int64_t units) {
-  Shape shape = x.shape();
+  const Shape shape = x.shape();
   const int64_t size = shape[axis], whole = round_up(size, units);
-  if (whole > size) {
-    shape.set(axis, whole - size);
-    x = concat(x, std::array{fill(*x.graph, {x.type().dtype, shape}, 0)}, axis);
-  }
+  const TensorType padding{x.type().dtype, with_size(shape, axis, whole - size)};
+  if (whole > size) x = concat(x, std::array{fill(*x.graph, padding, 0)}, axis);
   std::vector<int64_t> sizes;
   for (int i = 0; i < shape.rank(); ++i) {
     sizes.push_back(i == axis ? whole / units : x.dim(i));

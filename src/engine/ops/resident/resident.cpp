@@ -17,8 +17,7 @@ std::vector<TensorType> infer_resident_gather(const InferArgs& args) {  // order
   std::vector<TensorType> out;
   for (const TensorType& data : args.in.subspan(2)) {
     expect(data.shape.rank() >= 1, "got data ", data);
-    out.push_back(data);
-    out.back().shape.set(0, rows);
+    out.push_back({data.dtype, with_size(data.shape, 0, rows)});
   }
   return out;
 }
