@@ -77,6 +77,8 @@ class Model(nn.Module):
 
     def forward(self, tokens, targets):
         x = F.embedding(tokens, self.tokens)
+        if not torch.is_autocast_enabled(tokens.device.type):
+            x = x.float()
         for block in self.blocks:
             x = block(x, self.cosine, self.sine)
         logits = F.linear(self.norm(x), self.tokens.to(x.dtype))
@@ -84,6 +86,8 @@ class Model(nn.Module):
 
 
 def create(options) -> Workload:
+    if options.mode == "tuned":  # its gradients are those of all parameters
+        raise SystemExit("peer: there are no gradients of some parameters alone in the mode tuned")
     batch = options.batch or BATCH
 
     def made_up(count: int = 4) -> dict:

@@ -8,6 +8,7 @@ namespace {
 using Node = TextGrammar::Node;
 
 constexpr int kMostOpenDepth = 16, kMostDigits = 15, kMostIndent = 20;
+constexpr size_t kMostReferences = 256;  // places that "$ref" names, which may refer to each other
 constexpr const char* kTypes[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
 
 [[noreturn]] void fail_at(const std::string& where, const std::string& what) {
@@ -94,8 +95,10 @@ class JsonGrammar {
   Node referred(const Json& place, const std::string& where) {
     const std::string path = place.is_string() ? place.text() : "";
     const auto [known, is_new] = referred_.try_emplace(path, -1);
-    if (!is_new && known->second < 0) fail_at(where, "a schema that contains itself is not supported");
+    if (path == "#" || (!is_new && known->second < 0)) fail_at(where, "a schema that contains itself is not supported");
     if (!is_new) return known->second;
+    if (referred_.size() > kMostReferences)
+      fail_at(where, "it refers to more than " + std::to_string(kMostReferences) + " places");
     const std::vector<std::string_view> parts = split(path, '/');
     const Json* found = parts.size() > 1 && parts[0] == "#" ? whole_ : nullptr;
     for (size_t i = 1; i < parts.size() && found; ++i) found = found->find(parts[i]);
@@ -145,7 +148,8 @@ class JsonGrammar {
     const Json* more = json.find("additionalProperties");
     if (more && more->is_object() && properties.empty())
       return open_object(schema(*more, where + "/additionalProperties"));
-    if (more && !more->is_boolean()) fail_at(where, "beside properties \"additionalProperties\" is true or false");
+    if (more && !more->is_boolean())
+      fail_at(where, "\"additionalProperties\" is true or false, or without properties a schema");
     if (properties.empty() && !(more && !more->get<bool>())) return object_;
     // From the last property to the first: continuations if none was written yet, and if some were.
     Node first = g_.text("}", 0), after = first;

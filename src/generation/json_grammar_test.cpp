@@ -159,6 +159,12 @@ TEST(JsonGrammar, AStrangersSchemaIsBounded) {
   std::string nested = "{}";
   for (int i = 0; i < 25; ++i) nested = R"({"properties": {"a": )" + nested + R"(, "b": {"type": "string"}}})";
   EXPECT_TRUE(has(grammar_of(nested), R"({"a": {"a": {"b": "x"}}, "b": ""})"));
+  // References that follow each other.
+  std::string chain = R"({"$ref": "#/$defs/0", "$defs": {)";
+  for (int i = 0; i < 20000; ++i)
+    chain += "\"" + std::to_string(i) + R"(": {"$ref": "#/$defs/)" + std::to_string(i + 1) + "\"}, ";
+  EXPECT_NE(refusal(chain + R"("50000": {}}})").find("places"), std::string::npos);
+  EXPECT_NE(refusal(R"({"items": {"$ref": "#"}})").find("contains itself"), std::string::npos);
   std::string alike, words;
   for (int i = 0; i < 400; ++i) {
     alike += (i > 0 ? "," : "") + std::string(R"({"properties": {"same": {"type": "string"}, "p)") + std::to_string(i) +

@@ -58,10 +58,11 @@ class TextGrammar {
 // Any object; parts that a schema leaves open nest up to 16 levels.
 TextGrammar json_object_grammar();
 
-// Supports these JSON Schema keywords: type (also several), properties, required, additionalProperties (true and
-// false, or without properties a schema), items, enum, const, anyOf, $ref to a place in the schema that does not contain
-// itself, true; ignores titles, descriptions and the like. User error naming any other keyword and its location. The grammar has some of the texts: properties are the schema's, in its order; numbers have
-// at most 15 digits on either side of the point; white space is a blank, or a line end with up to 20 blanks.
+// Supports these JSON Schema keywords: type (also several), properties, required, additionalProperties (true, false or,
+// without properties, a schema), items, enum, const, anyOf, $ref ("#/$defs/NAME", which must not contain itself), true;
+// ignores titles, descriptions and the like. User error naming any other keyword and its location. The grammar has some
+// of the texts: properties are the schema's, in its order; numbers have at most 15 digits on either side of the point;
+// white space is a blank, or a line end with up to 20 blanks.
 TextGrammar json_schema_grammar(const Json& schema);
 
 // What tokens add to a text, as a tree of their bytes; made once for a vocabulary.

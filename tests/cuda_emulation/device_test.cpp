@@ -157,7 +157,7 @@ TEST_F(DeviceProgram, WritesTextFromKeysAndValuesThatItKeeps) {
 }
 
 // In fp32, in formats that a GPU multiplies as they are, and from a packed file.
-TEST_F(DeviceProgram, EmbedsAndClassifies) {
+TEST_F(DeviceProgram, EmbedsAsOnTheCpu) {
   const std::string text = "the cat sat on the mat\nhello world\n";
   const std::string bert = "tests/golden/pretrained/bert_model";
   const auto numbers = [&](const Arguments& arguments) {

@@ -142,10 +142,12 @@ TEST(Tensors, ConvolutionsOfSequencesAndTheirTransposes) {
   for (const auto& [stride, padding, dilation, groups] :
       {std::array<int64_t, 4>{1, 0, 1, 1}, {2, 2, 1, 2}, {1, 3, 2, 1}})
     check({{.shape = {2, 9, 4}}, {.shape = {6, 3, 4 / groups}}},
-        [=](const Tensors& in) { return conv1d(in[0], in[1], stride, padding, dilation, groups); });
+        [stride = stride, padding = padding, dilation = dilation, groups = groups](
+            const Tensors& in) { return conv1d(in[0], in[1], stride, padding, dilation, groups); });
   for (const auto& [stride, padding, more, groups] : {std::array<int64_t, 4>{1, 0, 0, 1}, {2, 1, 1, 1}, {3, 0, 2, 2}})
     check({{.shape = {2, 3, 4, 4}}, {.shape = {4, 3, 3, 6 / groups}}},
-        [=](const Tensors& in) { return conv_transpose2d(in[0], in[1], stride, padding, more, 1, groups); });
+        [stride = stride, padding = padding, more = more, groups = groups](
+            const Tensors& in) { return conv_transpose2d(in[0], in[1], stride, padding, more, 1, groups); });
   EXPECT_EQ(floats_of([](Tracer& t) {
     return conv_transpose2d(reshape(arange(2) + 1.0, {1, 1, 2, 1}), t.full({DType::kF32, {1, 1, 2, 1}}, 1), 2);
   }),
@@ -408,8 +410,8 @@ TEST(Padding, CountsInNoLoss) {
       {[](Tracer& t, Tensor a, Tensor b) { return huber_loss(t, a, b, 0.5); }, 0.375},
       {[](Tracer& t, Tensor a, Tensor b) { return binary_cross_entropy_loss(t, a, b * 0.0); }, logistic}};
   for (const auto& [made, wanted] : losses) {
-    Learner learner(
-        net, [&](Tracer& t) { return made(t, t.input("x") + net.shift, t.input("x")); }, loader.shapes(), {});
+    Learner learner(net, [&net, &made = made](Tracer& t) { return made(t, t.input("x") + net.shift, t.input("x")); },
+        loader.shapes(), {});
     const Evaluation evaluation = learner.evaluate(loader);
     EXPECT_EQ(evaluation.count, 20);
     EXPECT_NEAR(evaluation.loss, wanted, 1e-6 * wanted);

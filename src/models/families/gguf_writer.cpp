@@ -107,10 +107,9 @@ class Writer {
     const RotaryConfig& rotary = *config.rotary;
     const auto turned = static_cast<int64_t>(std::lround(static_cast<double>(config.head_size) * rotary.share));
     add("rope.dimension_count", turned);
-    using enum RopeScaling::Kind;
-    if (rotary.scaling.kind == kNone) return;
-    if (rotary.scaling.kind == kLinear || is_usual_yarn(rotary.scaling)) {
-      const bool linear = rotary.scaling.kind == kLinear;
+    const bool linear = rotary.scaling.kind == RopeScaling::Kind::kLinear;
+    if (rotary.scaling.kind == RopeScaling::Kind::kNone) return;
+    if (linear || is_usual_yarn(rotary.scaling)) {
       add("rope.scaling.type", linear ? "linear" : "yarn");
       add("rope.scaling.factor", rotary.scaling.factor);
       if (!linear) add("rope.scaling.original_context_length", static_cast<int64_t>(rotary.scaling.original_length));

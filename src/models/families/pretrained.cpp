@@ -336,9 +336,8 @@ std::string describe_pretrained(const std::string& folder) {
   if (is_gguf(folder)) {
     const ParameterLayout layout(*model.module, {}, folder_quantization(folder, ""));
     const size_t bytes = layout.quantized_bytes() + static_cast<size_t>(layout.stored_count()) * sizeof(float);
-    text +=
-        line("in memory", in_megabytes(static_cast<double>(bytes)) +
-                              " for inference on the CPU, matrices in the file's blocks; fp32 with --quantize none");
+    text += line("in memory", in_megabytes(static_cast<double>(bytes)) +
+                                  " for inference, matrices in the file's blocks; fp32 with --quantize none");
   }
   if (const auto packed = ParameterFile::open(folder))
     text += line("packed",

@@ -55,8 +55,8 @@ class ParameterFile {
 
   // Puts all parameters where graphs read them: the file's pages become the store's memory if they lie as its regions
   // do, otherwise they are copied. Nobody may write to the parameters afterwards. Returns false and does nothing if the
-  // file lacks a parameter. The store has
-  // its memory; a device's state::kParameters is pushed by the caller.
+  // file lacks a parameter. The store has its memory. On a device the caller pushes state::kParameters; packed weights
+  // are pushed here.
   bool load(
       const Store& store, const ParameterLayout& layout, ThreadPool& pool, WeightCheck check = WeightCheck::kNow) const;
   void check_weights() const;  // OpenedPackedModel's

@@ -14,16 +14,16 @@ size_t bytes_of_floats(int64_t count) { return static_cast<size_t>(count) * size
 // visit(rank, first byte of the whole, first of the rank's own, bytes) for all parts.
 template <class ForParts>
 void exchange_parts(Communicator& world, bool gathers, std::byte* whole, std::byte* own, const ForParts& for_parts) {
-  auto& [outgoing, incoming, none] = world.empty_lists();
+  auto& lists = world.empty_lists();
   for_parts([&](int rank, size_t in_whole, size_t in_own, size_t bytes) {
     const bool is_first = world.rank() == 0;
     if (bytes == 0 || (!is_first && rank != world.rank())) return;
     const std::span<std::byte> here{is_first ? whole + in_whole : own + in_own, bytes};
     if (rank == 0) std::memcpy(gathers ? here.data() : own + in_own, gathers ? own + in_own : here.data(), bytes);
-    else if (gathers == is_first) incoming.push_back({is_first ? rank : 0, here});
-    else outgoing.push_back({is_first ? rank : 0, here});
+    else if (gathers == is_first) lists.incoming.push_back({is_first ? rank : 0, here});
+    else lists.outgoing.push_back({is_first ? rank : 0, here});
   });
-  world.exchange(outgoing, incoming);
+  world.exchange(lists.outgoing, lists.incoming);
 }
 }  // namespace
 

@@ -79,7 +79,8 @@ struct OptimizerOperands {
   const OptimizerAttrs& attrs;
   size_t states;
   int64_t n, step;
-  double learning_rate, scale, ema_decay, correction1, correction2;  // of Adam's moments
+  double learning_rate, scale, ema_decay;
+  double correction1, correction2;  // of Adam's moments
   bool finite;
 };
 

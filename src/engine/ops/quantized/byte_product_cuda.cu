@@ -103,8 +103,8 @@ template <int kPanels, int kGroups, int kM, int kN, int kK, int kBlocks>
 __global__ void __launch_bounds__(kM* kN* kK* kWarp) byte_product_kernel(ByteProduct p) {
   begin_kernel();
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
-  const int first_panel = (static_cast<int>(blockIdx.x) * kM + warp % kM) * kPanels;
-  const int first_group = (static_cast<int>(blockIdx.y) * kN + warp / kM % kN) * kGroups;
+  const int first_panel = (static_cast<int>(blockIdx.y) * kM + warp % kM) * kPanels;
+  const int first_group = (static_cast<int>(blockIdx.x) * kN + warp / kM % kN) * kGroups;
   const int part = warp / (kM * kN);
   const unsigned char *panels[kPanels], *groups[kGroups];
 #pragma unroll
@@ -194,7 +194,7 @@ __global__ void __launch_bounds__(kM* kN* kK* kWarp) byte_product_kernel(BytePro
 void multiply(Device* device, const ByteProduct& p) {
   constexpr int64_t kManyBlocks = 128, kFewGroups = 4;
   const auto start = [&]<int kPanels, int kGroups, int kM, int kN, int kK, int kBlocks>(int64_t least) {
-    const dim3 grid{blocks_for(p.panels, kPanels * kM), blocks_for(p.groups, kGroups * kN)};
+    const dim3 grid{blocks_for(p.groups, kGroups * kN), blocks_for(p.panels, kPanels * kM)};
     if (static_cast<int64_t>(grid.x) * grid.y < least) return false;
     launch(device, byte_product_kernel<kPanels, kGroups, kM, kN, kK, kBlocks>, grid, kM * kN * kK * kWarp, 0, p);
     return true;
