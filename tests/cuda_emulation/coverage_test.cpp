@@ -36,7 +36,7 @@ class Coverage : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Coverage, EveryNodeHasAKernel) {
   const Workload workload = make_workload(GetParam());
-  const ParameterLayout layout(*workload.model);
+  const ParameterLayout layout(*workload.model, workload.groups);
   for (const bool reduced : {false, true}) {
     SCOPED_TRACE(reduced ? "bf16" : "fp32");
     PassOptions passes{.precision = reduced ? Precision::kBf16 : Precision::kF32, .recompute = true};
@@ -49,7 +49,8 @@ TEST_P(Coverage, EveryNodeHasAKernel) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Workloads, Coverage, ::testing::Values("r-64", "cnn-128", "gpt-6l", "gpt2-124m", "bert-base"),
+INSTANTIATE_TEST_SUITE_P(Workloads, Coverage,
+    ::testing::Values("r-64", "cnn-128", "gpt-6l", "gpt2-124m", "bert-base", "lora-135m", "lora-135m-int4"),
     [](const auto& info) {
       std::string name = info.param;
       for (char& c : name) c = c == '-' ? '_' : c;
