@@ -26,9 +26,12 @@ Forward::Forward(const Module& model, const std::vector<Function>& functions, co
   const auto bf16_if = [](bool is_wanted) { return is_wanted ? Precision::kBf16 : Precision::kF32; };
   const bool in_bf16 = options.quantization.linear == WeightFormat::kBf16;
   const bool in_int8 = options.quantization.linear == WeightFormat::kInt8;
+  // A GPU reads and writes activations in bf16 too, as in training.
+  const auto storage = in_bf16 && !store_.device().is_host() ? std::optional(DType::kBF16) : std::nullopt;
   for (Graph& graph : graphs) {
     graph = optimize(std::move(graph), {.precision = bf16_if(in_bf16),
                                            .attention_precision = bf16_if(in_bf16 || in_int8),
+                                           .storage_type = storage,
                                            .filters = filters_,
                                            .backend = &store_.backend()});
     plans_.push_back(make_plan(std::move(graph), store_, shared, {.threads = pool_.size()}));
