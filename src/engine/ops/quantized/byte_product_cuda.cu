@@ -2,9 +2,9 @@
 // products of bytes as integers, so the results have the CPU's bits (engine/kernels/quantized/products.h).
 //
 // A multiplication takes 16 rows of the weight, a panel, by 8 rows of activations, a group, over a block of 32 columns.
-// In which order columns are added is free: a lane takes words 2q and 2q + 1 of a block, q = lane % 4. Its words of two
-// neighboring rows of a panel lie beside each other, and codes of activations are written as lanes read them,
-// [groups][blocks][8][32]. So a warp reads 256 contiguous bytes at once, and neither operand passes shared memory.
+// Of a row's eight words in a block a lane takes words q and q + 4, q = lane % 4. Those of two neighboring rows of a
+// panel lie beside each other, and codes of activations are written as lanes read them, [groups][blocks][8 rows] of
+// words 0, 4, 1, 5, 2, 6, 3, 7. So a warp reads 256 contiguous bytes at once, and neither operand passes shared memory.
 #include "base/numbers.h"
 #include "engine/kernels/cuda/activation.cuh"
 #include "engine/kernels/cuda/block_reduce.cuh"
@@ -51,7 +51,7 @@ template <class From> __global__ void __launch_bounds__(kGroup* kWarp) round_row
     }
   if (lane == 0) p.scales[row] = scale;
   const int64_t blocks = (p.columns + kBlock - 1) / kBlock;
-  for (int64_t word = lane; word < blocks * (kBlock / 4); word += kWarp) {
+  for (int64_t word = lane; word < blocks * 8; word += kWarp) {
     const int64_t column = word * 4, count = columns - column;
     unsigned codes = 0;
     if constexpr (std::is_same_v<From, unsigned char>) {
@@ -69,8 +69,8 @@ template <class From> __global__ void __launch_bounds__(kGroup* kWarp) round_row
         codes |= code << 8 * i;
       }
     }
-    const int64_t block = blockIdx.x * blocks + word / (kBlock / 4);
-    *reinterpret_cast<unsigned*>(p.codes + block * kGroupBytes + row_in_group * kBlock + column % kBlock) = codes;
+    const int64_t block = blockIdx.x * blocks + word / 8, place = word % 4 * 2 + word / 4 % 2;
+    *reinterpret_cast<unsigned*>(p.codes + block * kGroupBytes + row_in_group * kBlock + place * 4) = codes;
   }
 }
 
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kM* kN* kK* kWarp) byte_product_kernel(BytePro
 #pragma unroll
   for (int i = 0; i < kPanels; ++i)
     panels[i] = p.weight + static_cast<int64_t>(min(first_panel + i, p.panels - 1)) * p.blocks * kPanelBytes +
-                lane % 4 * (2 * 4 * kPanel) + lane / 4 * 8;
+                lane % 4 * (4 * kPanel) + lane / 4 * 8;
 #pragma unroll
   for (int i = 0; i < kGroups; ++i)
     groups[i] = p.codes + static_cast<int64_t>(min(first_group + i, p.groups - 1)) * p.blocks * kGroupBytes + lane * 8;
@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(kM* kN* kK* kWarp) byte_product_kernel(BytePro
     for (int i = 0; i < kPanels; ++i)
 #pragma unroll
       for (int j = 0; j < 2; ++j)
-        words.w[i][j] = read(panels[i] + static_cast<int64_t>(block) * kPanelBytes + j * (4 * kPanel));
+        words.w[i][j] = read(panels[i] + static_cast<int64_t>(block) * kPanelBytes + j * (16 * kPanel));
 #pragma unroll
     for (int i = 0; i < kGroups; ++i) words.x[i] = read(groups[i] + static_cast<int64_t>(block) * kGroupBytes);
   };
