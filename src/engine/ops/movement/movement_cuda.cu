@@ -1,5 +1,6 @@
 // Movement on the device: strided copies (engine/kernels/cuda/copy.cuh), repetition, filling, casts, rounding.
 #include <algorithm>
+#include <limits>
 #include "engine/kernels/cuda/copy.cuh"
 #include "engine/kernels/cuda/storage.cuh"
 #include "engine/ops/broadcast.h"
@@ -151,6 +152,35 @@ void run_cast(const KernelArgs& args) {
   });
 }
 
+// To whole numbers towards zero, clamped; NaN becomes 0.
+template <class From, class To> LINNET_DEVICE void convert(int64_t i, const From* from, To* to) {
+  if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
+    constexpr double kLeast = std::numeric_limits<To>::lowest(), kMost = std::numeric_limits<To>::max();
+    to[i] = from[i] == from[i] ? static_cast<To>(fmin(fmax(static_cast<double>(from[i]), kLeast), kMost)) : To{0};
+  } else {
+    to[i] = static_cast<To>(from[i]);
+  }
+}
+
+template <class Body> void for_number(DType dtype, Body&& body) {
+  if (dtype == DType::kF32) body.template operator()<float>();
+  else if (dtype == DType::kI32) body.template operator()<int32_t>();
+  else body.template operator()<uint8_t>();
+}
+
+void run_convert(const KernelArgs& args) {
+  for_number(args.in[0].type.dtype, [&]<class From>() {
+    for_number(args.out[0].type.dtype, [&]<class To>() {
+      launch_elements<convert<From, To>>(
+          args.device, args.out[0].elements(), args.in[0].as<From>(), args.out[0].as<To>());
+    });
+  });
+}
+
+bool converts(const KernelQuery& query) {
+  return all_types(query, [](DType type) { return type == DType::kF32 || type == DType::kI32 || type == DType::kU8; });
+}
+
 LINNET_DEVICE void round_to_half(int64_t i, const float* from, float* to) {
   constexpr float kLeastNormal = 0x1p-14f, kMost = 65504;
   const float x = from[i], magnitude = fabsf(x);
@@ -183,6 +213,6 @@ LINNET_KERNELS(permute_cuda, {"copy", run_permute})
 LINNET_KERNELS(broadcast_cuda, {"repeat", run_broadcast})
 LINNET_KERNELS(fill_cuda, {"fill", run_fill})
 LINNET_KERNELS(literal_cuda, {"parameters", run_literal})
-LINNET_KERNELS(cast_cuda, {"cast", run_cast, casts_storage})
+LINNET_KERNELS(cast_cuda, {"cast", run_cast, casts_storage}, {"convert", run_convert, converts})
 LINNET_KERNELS(round_half_cuda, {"elements", run_round_half})
 }  // namespace linnet

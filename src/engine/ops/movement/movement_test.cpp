@@ -96,6 +96,18 @@ TEST(Movement, CastsOfNumbersRoundTowardsZeroAndStayInRange) {
   EXPECT_EQ(outputs.at("u").values(), (std::vector<double>{0, 0, 2, 255, 255, 0}));
 }
 
+TEST(Movement, CastsBetweenNumbers) {
+  check_op(
+      {.inputs = {{.shape = {2, 9}, .low = -300, .high = 300}, {.shape = {7}, .integer = true, .low = -9, .high = 9}},
+          .build =
+              [](Graph&, const auto& x) {
+                const DType dtype = x[0].type().dtype;
+                return std::vector{
+                    cast(cast(x[0], DType::kI32), dtype), cast(cast(x[0], DType::kU8), dtype), cast(x[1], dtype)};
+              },
+          .differentiate = false});
+}
+
 TEST(Movement, BroadcastAndItsMirror) {
   for (const Shape& small : {Shape{}, Shape{4}, Shape{3, 4}, Shape{2, 1, 1}, Shape{2, 3, 1}}) {
     check_op({.inputs = {{small}}, .build = [](Graph&, const auto& x) {
