@@ -83,10 +83,10 @@ def create(options) -> Workload:
     parameters = list(model.parameters())
     optimizer = torch.optim.AdamW(training.decayed(model, 0.01), lr=1e-4, **training.optimizer_settings(options))
 
+    step = training.clipped_step(parameters, optimizer)
+
     def update():
-        nn.utils.clip_grad_norm_(parameters, 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        step()
         Dropout.next_step()
 
     return Workload(

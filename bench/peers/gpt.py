@@ -91,12 +91,8 @@ def create(options) -> Workload:
     parameters = list(model.parameters())
     optimizer = torch.optim.AdamW(training.decayed(model, 0.1), lr=3e-4, betas=(0.9, 0.95), **training.optimizer_settings(options))
 
-    def update():
-        nn.utils.clip_grad_norm_(parameters, 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-
     return Workload(
-        parameters=parameters, gradients=training.gradients(model, options), update=update,
+        parameters=parameters, gradients=training.gradients(model, options),
+        update=training.clipped_step(parameters, optimizer),
         batches=training.batches(options, ("tokens", "targets"), lambda: made_up(shape)),
         per_step=shape.batch * shape.sequence, unit="tokens/s")

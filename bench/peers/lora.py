@@ -98,11 +98,7 @@ def create(options) -> Workload:
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=2e-4, betas=(0.9, 0.95), weight_decay=0.0, **training.optimizer_settings(options))
 
-    def update():
-        nn.utils.clip_grad_norm_(parameters, 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-
     return Workload(
-        parameters=parameters, gradients=training.gradients(model, options), update=update,
+        parameters=parameters, gradients=training.gradients(model, options),
+        update=training.clipped_step(parameters, optimizer),
         batches=training.batches(options, ("tokens", "targets"), made_up), per_step=batch * LENGTH, unit="tokens/s")

@@ -114,6 +114,17 @@ def optimizer_settings(options) -> dict:
     return {"fused": True, "capturable": options.mode in ("captured", "graph")}
 
 
+def clipped_step(parameters: list, optimizer):
+    """-> a function that clips the gradients' norm at 1, updates the parameters and forgets the gradients."""
+
+    def update():
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return update
+
+
 def decayed(model, weight_decay: float) -> list[dict]:
     """Parameter groups for AdamW: decay on matrices only."""
     parameters = list(model.parameters())

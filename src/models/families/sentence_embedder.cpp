@@ -250,7 +250,7 @@ SentenceEmbedder::SentenceEmbedder(PretrainedModel model, const SentencePooling&
             own ? own->logits(tokens, lengths) : sentence_embeddings(encoder_, tokens, lengths, normalized_, kind));
       });
   options.quantization = quantization_of(folder, options.quantization);
-  options.pack_weights = !is_packed(folder);  // whose pages, read when needed, processes share
+  options.pack_weights = !is_packed(folder);  // processes share the pages of a packed file
   forward_ = std::make_unique<Forward>(*model_.module, functions, options);
   packed_ = ParameterFile::open(folder);
   if (packed_ && forward_->load(*packed_)) return;

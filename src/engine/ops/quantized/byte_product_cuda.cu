@@ -42,7 +42,7 @@ template <class From> __global__ void __launch_bounds__(kGroup* kWarp) round_row
   float scale = p.rounding.scale, inverse = 0;
   if constexpr (!std::is_same_v<From, unsigned char>)
     if (scale == 0) {
-      unsigned most = 0;  // bits of magnitudes are ordered as these are, NaN on top
+      unsigned most = 0;  // bits of magnitudes have their order, with NaN as the largest
       for (int64_t i = lane; i < columns; i += kWarp) most = max(most, __float_as_uint(to_float(x[i])) & 0x7fffffffu);
       most = warp_reduce(most, [](unsigned a, unsigned b) { return max(a, b); });
       const float top = most >= 0x7f800000u ? NAN : __uint_as_float(most);
@@ -190,7 +190,8 @@ __global__ void __launch_bounds__(kM* kN* kK* kWarp) byte_product_kernel(BytePro
   }
 }
 
-// With the largest tiles that make kManyBlocks blocks, about as many as a GPU has multiprocessors.
+// Takes the largest tiles that give kManyBlocks blocks, about as many as a GPU has multiprocessors. The smallest, which
+// divide the columns, are for few rows.
 void multiply(Device* device, const ByteProduct& p) {
   constexpr int64_t kManyBlocks = 128, kFewGroups = 4;
   const auto start = [&]<int kPanels, int kGroups, int kM, int kN, int kK, int kBlocks>(int64_t least) {

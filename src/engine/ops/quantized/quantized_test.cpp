@@ -153,7 +153,7 @@ TEST(QuantizedOps, Int8Products) {
         .differentiate = false});
 }
 
-// A GPU has other tiles for them.
+// So many rows and columns that a GPU takes its largest tiles.
 TEST(QuantizedOps, LargeInt8Products) {
   const PackedShape shape{WeightFormat::kInt8, 3841, 9};
   linnet::testing::check_op({.inputs = {{.shape = {897, 9}}},
