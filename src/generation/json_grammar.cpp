@@ -1,15 +1,32 @@
 #include <algorithm>
 #include <map>
+#include "base/functions.h"
 #include "base/text.h"
-#include "generation/text_grammar.h"
+#include "generation/json_number.h"
 
 namespace linnet {
 namespace {
 using Node = TextGrammar::Node;
 
-constexpr int kMostOpenDepth = 16, kMostDigits = 15, kMostIndent = 20;
-constexpr size_t kMostReferences = 256;  // places that "$ref" names, which may refer to each other
+constexpr int kMostOpenDepth = 16, kMostIndent = 20;
 constexpr const char* kTypes[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
+
+// Keywords that say something of values of one type alone.
+struct OfType {
+  std::string_view keyword;
+  const char* type;
+};
+constexpr OfType kOfTypes[] = {{"properties", "object"}, {"required", "object"}, {"additionalProperties", "object"},
+    {"items", "array"}, {"prefixItems", "array"}, {"minItems", "array"}, {"maxItems", "array"}, {"minLength", "string"},
+    {"maxLength", "string"}, {"minimum", "number"}, {"maximum", "number"}, {"exclusiveMinimum", "number"},
+    {"exclusiveMaximum", "number"}};
+constexpr std::string_view kChoices[] = {"anyOf", "oneOf", "allOf", "enum", "const", "$ref"};
+constexpr std::string_view kIgnored[] = {"title", "description", "$schema", "$id", "$comment", "$defs", "definitions",
+    "default", "examples", "readOnly", "writeOnly", "deprecated", "discriminator", "format"};
+
+template <class Items> bool has(const Items& items, std::string_view key) {
+  return std::ranges::find(items, key) != std::end(items);
+}
 
 [[noreturn]] void fail_at(const std::string& where, const std::string& what) {
   fail_user("the schema", where.empty() ? "" : " at " + where, ": ", what);
@@ -26,8 +43,8 @@ bool has_type(const Json& value, std::string_view type) {
 class JsonGrammar {
  public:
   explicit JsonGrammar(const Json* whole = nullptr)
-      : whole_(whole), space_(make_space()), string_(make_string()), integer_(make_number(false)),
-        number_(make_number(true)) {
+      : whole_(whole), space_(make_space()), string_(g_.text("\"", characters(g_.text("\"", 0)))),
+        integer_(json_number(g_, true, {}, {})), number_(json_number(g_, false, {}, {})) {
     Node simple = string_;
     for (const Node other : {number_, g_.text("true", 0), g_.text("false", 0), g_.text("null", 0)})
       simple = g_.either(simple, other);
@@ -40,6 +57,13 @@ class JsonGrammar {
 
   TextGrammar finish(Node root) {
     g_.begin_with(g_.call(space_, root));
+    while (!referred_to_.empty()) {  // makes the schemas of other places one after the other, not in each other
+      const auto [place, node, where] = std::move(referred_to_.back());
+      referred_to_.pop_back();
+      const Node same = schema(*place, where);
+      if (same == node) fail_at(where, "it refers to itself alone");
+      g_.become(node, same);
+    }
     return std::move(g_);
   }
 
@@ -50,7 +74,8 @@ class JsonGrammar {
     if (!json.is_object()) fail_at(where, "it is no object");
     check_keywords(json, where);
     if (const Json* place = json.find("$ref")) return referred(*place, where + "/$ref");
-    if (const Json* several = json.find("anyOf")) return any_of(*several, where + "/anyOf");
+    for (const char* key : {"anyOf", "oneOf", "allOf"})
+      if (const Json* several = json.find(key)) return any_of(*several, where + "/" + key, key);
     const std::vector<std::string> types = types_of(json, where);
     if (json.contains("const")) return one_of(Json::array({json["const"]}), types, where + "/const");
     if (json.contains("enum")) return one_of(json["enum"], types, where + "/enum");
@@ -62,52 +87,50 @@ class JsonGrammar {
 
  private:
   static void check_keywords(const Json& json, const std::string& where) {
-    constexpr std::string_view kIgnored[] = {"title", "description", "$schema", "$id", "$comment", "$defs",
-        "definitions", "default", "examples", "readOnly", "writeOnly", "deprecated"};
-    constexpr std::string_view kKnown[] = {
-        "type", "properties", "required", "additionalProperties", "items", "enum", "const", "anyOf", "$ref"};
-    const bool chooses =
-        json.contains("anyOf") || json.contains("enum") || json.contains("const") || json.contains("$ref");
-    size_t choices = 0;
+    const bool lists_values = json.contains("enum") || json.contains("const");
+    size_t choices = 0, others = 0;
     for (const auto& [key, value] : json.items()) {
-      if (std::ranges::find(kIgnored, key) != std::end(kIgnored)) continue;
-      if (std::ranges::find(kKnown, key) == std::end(kKnown))
+      if (has(kIgnored, key)) continue;
+      const bool is_type = key == "type", chooses = has(kChoices, key);
+      if (!is_type && !chooses && !find_item(kOfTypes, key, &OfType::keyword))
         fail_at(where, "the keyword \"" + key + "\" is not supported");
-      choices += key != "type" || json.contains("anyOf") || json.contains("$ref");
+      if (chooses) ++choices;
+      else if (!is_type || !lists_values) ++others;
     }
-    if (chooses && choices > 1)
-      fail_at(where, "beside \"anyOf\", \"enum\", \"const\" or \"$ref\" other keywords are not supported");
+    if (choices > 1 || (choices > 0 && others > 0))
+      fail_at(where,
+          "beside \"anyOf\", \"oneOf\", \"allOf\", \"enum\", \"const\" or \"$ref\" other keywords are not supported");
   }
 
   static std::vector<std::string> types_of(const Json& json, const std::string& where) {
     std::vector<std::string> types;
     if (const Json* given = json.find("type"))
       types = given->is_string() ? std::vector{given->text()} : given->get<std::vector<std::string>>();
-    else if (json.contains("properties") || json.contains("required") || json.contains("additionalProperties"))
-      types = {"object"};
-    else if (json.contains("items")) types = {"array"};
+    else
+      for (const auto& [key, type] : kOfTypes)
+        if (json.contains(key) && !has(types, type)) types.emplace_back(type);
     for (const std::string& type : types)
-      if (std::ranges::find(kTypes, type) == std::end(kTypes)) fail_at(where, "there is no type \"" + type + "\"");
+      if (!has(kTypes, type)) fail_at(where, "there is no type \"" + type + "\"");
     return types;
   }
 
-  // A schema of another place, "#/$defs/NAME".
+  // A schema of another place, "#/$defs/NAME", which may be one that this is part of.
   Node referred(const Json& place, const std::string& where) {
     const std::string path = place.is_string() ? place.text() : "";
-    const auto [known, is_new] = referred_.try_emplace(path, -1);
-    if (path == "#" || (!is_new && known->second < 0)) fail_at(where, "a schema that contains itself is not supported");
+    const auto [known, is_new] = referred_.try_emplace(path, 0);
     if (!is_new) return known->second;
-    if (referred_.size() > kMostReferences)
-      fail_at(where, "it refers to more than " + std::to_string(kMostReferences) + " places");
     const std::vector<std::string_view> parts = split(path, '/');
-    const Json* found = parts.size() > 1 && parts[0] == "#" ? whole_ : nullptr;
+    const Json* found = parts[0] == "#" ? whole_ : nullptr;
     for (size_t i = 1; i < parts.size() && found; ++i) found = found->find(parts[i]);
     if (!found) fail_at(where, "there is no " + place.dump());
-    return known->second = schema(*found, path.substr(1));
+    known->second = g_.later();
+    referred_to_.push_back({found, known->second, path.substr(1)});
+    return known->second;
   }
 
-  Node any_of(const Json& several, const std::string& where) {
+  Node any_of(const Json& several, const std::string& where, std::string_view key) {
     if (!several.is_array() || several.empty()) fail_at(where, "it is not a list of schemas");
+    if (key == "allOf" && several.size() > 1) fail_at(where, "several schemas at once are not supported");
     Node node = schema(several[0], where + "/0");
     for (size_t i = 1; i < several.size(); ++i)
       node = g_.either(node, schema(several[i], where + "/" + std::to_string(i)));
@@ -127,13 +150,62 @@ class JsonGrammar {
   }
 
   Node typed(const Json& json, const std::string& type, const std::string& where) {
-    if (type == "string") return string_;
-    if (type == "number") return number_;
-    if (type == "integer") return integer_;
+    if (type == "string") return string(json, where);
+    if (type == "number" || type == "integer") return number(json, type == "integer", where);
     if (type == "boolean") return g_.either(g_.text("true", 0), g_.text("false", 0));
     if (type == "null") return g_.text("null", 0);
-    if (type == "array") return json.contains("items") ? array(schema(json["items"], where + "/items")) : array_;
-    return object(json, where);
+    return type == "array" ? array(json, where) : object(json, where);
+  }
+
+  static std::optional<size_t> count_of(const Json& json, const char* key, const std::string& where) {
+    const Json* given = json.find(key);
+    if (!given) return {};
+    if (!given->is_natural()) fail_at(where + "/" + key, "it is no count");
+    return given->get<uint64_t>();
+  }
+
+  Node string(const Json& json, const std::string& where) {
+    const std::optional<size_t> least = count_of(json, "minLength", where), most = count_of(json, "maxLength", where);
+    if (!least && !most) return string_;
+    const Node one = character(0), end = g_.text("\"", 0);
+    Node node = most ? end : characters(end);
+    if (most && least > most) fail_at(where, "\"minLength\" is above \"maxLength\"");
+    for (size_t i = most.value_or(least.value_or(0)); i-- > 0;) {
+      node = g_.call(one, node);
+      if (i >= least.value_or(0)) node = g_.either(end, node);
+    }
+    return g_.text("\"", node);
+  }
+
+  Node array(const Json& json, const std::string& where) {
+    const std::optional<size_t> least = count_of(json, "minItems", where);
+    std::optional<size_t> most = count_of(json, "maxItems", where);
+    std::vector<Node> first;
+    if (const Json* given = json.find("prefixItems"))
+      for (const Json& item : *given)
+        first.push_back(schema(item, where + "/prefixItems/" + std::to_string(first.size())));
+    const Json* items = json.find("items");
+    if (items && items->is_boolean() && !items->get<bool>()) most = std::min(most.value_or(first.size()), first.size());
+    if (most && least > most) fail_at(where, "\"minItems\" is above \"maxItems\"");
+    const Node others = items && most != first.size() ? schema(*items, where + "/items") : any_;
+    return list("[", first, others, least.value_or(0), most, "]");
+  }
+
+  Node number(const Json& json, bool whole, const std::string& where) {
+    const auto limit = [&](const char* key, const char* open_key) {
+      std::optional<NumberLimit> result;
+      for (const char* name : {key, open_key})
+        if (const Json* given = json.find(name)) {
+          if (!given->is_number() || result) fail_at(where + "/" + name, "it is no number, or the second limit");
+          result = {given->get<double>(), name == open_key};
+        }
+      return result;
+    };
+    const auto least = limit("minimum", "exclusiveMinimum"), most = limit("maximum", "exclusiveMaximum");
+    if (!least && !most) return whole ? integer_ : number_;
+    const Node node = json_number(g_, whole, least, most);
+    if (node < 0) fail_at(where, "no number is within its limits");
+    return node;
   }
 
   Node object(const Json& json, const std::string& where) {
@@ -167,14 +239,25 @@ class JsonGrammar {
 
   Node member(Node key, Node value) { return g_.call(key, g_.call(space_, g_.text(":", g_.call(space_, value)))); }
 
-  Node open_object(Node value) { return list("{", member(string_, value), "}"); }
-  Node array(Node value) { return list("[", value, "]"); }
+  Node open_object(Node value) { return list("{", {}, member(string_, value), 0, {}, "}"); }
+  Node array(Node value) { return list("[", {}, value, 0, {}, "]"); }
 
-  Node list(const char* open, Node item, const char* close) {
-    const Node end = g_.text(close, 0), items = g_.later();
-    const Node more = g_.text(",", g_.call(space_, items));
-    g_.become(items, g_.call(item, g_.call(space_, g_.either(more, end))));
-    return g_.text(open, g_.call(space_, g_.either(items, end)));
+  // Items of the rules in `first`, then of the rule `item`; at least and at most so many.
+  Node list(const char* open, const std::vector<Node>& first, Node item, size_t least, std::optional<size_t> most,
+      const char* close) {
+    const Node end = g_.text(close, 0);
+    Node after = end, begun = end;  // texts after an item, and from one on
+    if (!most) {
+      const Node items = g_.later();
+      after = g_.either(g_.text(",", g_.call(space_, items)), end);
+      g_.become(items, begun = g_.call(item, g_.call(space_, after)));
+    }
+    for (size_t i = most.value_or(std::max(least, first.size())); i-- > 0;) {
+      begun = g_.call(i < first.size() ? first[i] : item, g_.call(space_, after));
+      after = g_.text(",", g_.call(space_, begun));
+      if (i >= least) after = g_.either(after, end);
+    }
+    return g_.text(open, g_.call(space_, least == 0 ? g_.either(begun, end) : begun));
   }
 
   Node make_space() {
@@ -183,8 +266,14 @@ class JsonGrammar {
     return g_.either(0, g_.either(g_.text(" ", 0), g_.text("\n", indent)));
   }
 
-  Node make_string() {
+  // Any characters, then `end`.
+  Node characters(Node end) {
     const Node more = g_.later();
+    g_.become(more, g_.either(end, character(more)));
+    return more;
+  }
+
+  Node character(Node more) {
     const std::pair<uint8_t, uint8_t> kNext{0x80, 0xBF};  // later bytes of a character in UTF-8
     const auto hex = [&](Node next) {
       return g_.either(g_.range('0', '9', next), g_.either(g_.range('a', 'f', next), g_.range('A', 'F', next)));
@@ -196,7 +285,7 @@ class JsonGrammar {
     for (const auto& [low, high] : {std::pair{'0', '9'}, {'a', 'c'}, {'A', 'C'}, {'e', 'f'}, {'E', 'F'}})
       escape = g_.either(escape, g_.text("u", g_.range(static_cast<uint8_t>(low), static_cast<uint8_t>(high), three)));
     for (const char* d : {"ud", "uD"}) escape = g_.either(escape, g_.text(d, g_.range('0', '7', two)));
-    Node node = g_.either(g_.text("\"", 0), g_.text("\\", escape));
+    Node node = g_.text("\\", escape);
     for (const auto& bytes : {TextGrammar::Ranges{{0x20, 0x21}}, TextGrammar::Ranges{{0x23, 0x5B}},
              TextGrammar::Ranges{{0x5D, 0x7E}}, TextGrammar::Ranges{{0xC2, 0xDF}, kNext},
              TextGrammar::Ranges{{0xE0, 0xE0}, {0xA0, 0xBF}, kNext}, TextGrammar::Ranges{{0xE1, 0xEC}, kNext, kNext},
@@ -205,33 +294,17 @@ class JsonGrammar {
              TextGrammar::Ranges{{0xF1, 0xF3}, kNext, kNext, kNext},
              TextGrammar::Ranges{{0xF4, 0xF4}, {0x80, 0x8F}, kNext, kNext}})
       node = g_.either(node, g_.ranges(bytes, more));
-    g_.become(more, node);
-    return g_.text("\"", more);
-  }
-
-  Node digits(int least, int most, Node next) {
-    Node node = next;
-    for (int i = most; i-- > 0;) {
-      node = g_.range('0', '9', node);
-      if (i >= least) node = g_.either(next, node);
-    }
     return node;
   }
 
-  Node make_number(bool fraction) {
-    Node end = 0;
-    if (fraction) {
-      const Node power = digits(1, 2, 0), sign = g_.either(g_.text("+", power), g_.text("-", power));
-      const Node signed_power = g_.either(power, sign);
-      end = g_.either(0, g_.either(g_.text("e", signed_power), g_.text("E", signed_power)));
-      end = g_.either(end, g_.text(".", digits(1, kMostDigits, end)));
-    }
-    const Node whole = g_.either(g_.text("0", end), g_.range('1', '9', digits(0, kMostDigits - 1, end)));
-    return g_.either(whole, g_.text("-", whole));
-  }
-
   const Json* const whole_;               // where "$ref" looks
-  std::map<std::string, Node> referred_;  // by place; -1: not finished
+  std::map<std::string, Node> referred_;  // by place
+  struct Referred {
+    const Json* place;
+    Node node;
+    std::string where;
+  };
+  std::vector<Referred> referred_to_;  // whose schemas are not made yet
   TextGrammar g_;
   const Node space_, string_, integer_, number_;
   Node any_ = 0, object_ = 0, array_ = 0;

@@ -59,10 +59,12 @@ class TextGrammar {
 TextGrammar json_object_grammar();
 
 // Supports these JSON Schema keywords: type (also several), properties, required, additionalProperties (true, false or,
-// without properties, a schema), items, enum, const, anyOf, $ref ("#/$defs/NAME", which must not contain itself), true;
-// ignores titles, descriptions and the like. User error naming any other keyword and its location. The grammar has some
-// of the texts: properties are the schema's, in its order; numbers have at most 15 digits on either side of the point;
-// white space is a blank, or a line end with up to 20 blanks.
+// without properties, a schema), items, prefixItems, minItems, maxItems, minLength, maxLength, minimum, maximum and the
+// exclusive ones, enum, const, anyOf, oneOf (as anyOf), allOf of one, $ref ("#/$defs/NAME", also of a schema that this
+// is part of), true; ignores titles, descriptions, formats and the like. User error naming any other keyword and its
+// location. The grammar has some of the texts: properties are the schema's, in its order; numbers have at most 15
+// digits on either side of the point, and no exponent where they have bounds; white space is a blank, or a line end
+// with up to 20 blanks.
 TextGrammar json_schema_grammar(const Json& schema);
 
 // What tokens add to a text, as a tree of their bytes; made once for a vocabulary.
