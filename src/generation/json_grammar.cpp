@@ -181,9 +181,11 @@ class JsonGrammar {
     const std::optional<size_t> least = count_of(json, "minItems", where);
     std::optional<size_t> most = count_of(json, "maxItems", where);
     std::vector<Node> first;
-    if (const Json* given = json.find("prefixItems"))
+    if (const Json* given = json.find("prefixItems")) {
+      if (!given->is_array()) fail_at(where + "/prefixItems", "it is no list of schemas");
       for (const Json& item : *given)
         first.push_back(schema(item, where + "/prefixItems/" + std::to_string(first.size())));
+    }
     const Json* items = json.find("items");
     if (items && items->is_boolean() && !items->get<bool>()) most = std::min(most.value_or(first.size()), first.size());
     if (most && least > most) fail_at(where, "\"minItems\" is above \"maxItems\"");

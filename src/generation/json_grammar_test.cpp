@@ -159,6 +159,10 @@ TEST(JsonGrammar, LimitsOfNumbers) {
     }
   }
   EXPECT_TRUE(has(grammar_of(R"({"minimum": 0.1, "maximum": 1e300})"), "0.1"));
+  std::string many;
+  for (int i = 0; i < 300; ++i)
+    many += (i > 0 ? ", \"" : "\"") + std::to_string(i) + R"(": {"type": "number", "minimum": -0.125, "maximum": 1})";
+  EXPECT_TRUE(has(grammar_of("{\"properties\": {" + many + "}}"), R"({"299": 0.5})"));
   EXPECT_NE(refusal(R"({"minimum": 2, "maximum": 1})"), "");
   EXPECT_NE(refusal(R"({"minimum": "2"})").find("at /minimum"), std::string::npos);
 }
@@ -179,7 +183,9 @@ TEST(JsonGrammar, ARefusalNamesTheKeywordAndWhereItStands) {
       std::string::npos);
   for (const char* schema :
       {"false", "[]", R"({"type": "text"})", R"({"type": 1})", R"({"enum": []})", R"({"enum": 1})", R"({"anyOf": []})",
-          R"({"required": ["a"]})", R"({"properties": []})", R"({"anyOf": [{}], "properties": {}})"})
+          R"({"required": ["a"]})", R"({"properties": []})", R"({"prefixItems": 1})", R"({"minItems": -1})",
+          R"({"maxLength": "1"})", R"({"minItems": 2, "maxItems": 1})", R"({"minItems": 1, "items": false})",
+          R"({"minimum": 1, "exclusiveMinimum": 2})", R"({"anyOf": [{}], "properties": {}})"})
     EXPECT_NE(refusal(schema), "") << schema;
 }
 

@@ -1,5 +1,6 @@
 #include "generation/json_number.h"
 #include <cmath>
+#include <map>
 #include "base/text.h"
 
 namespace linnet {
@@ -72,10 +73,16 @@ class Numbers {
 
   // From the i-th digit on, of a number with `length` digits before the point. A bound is null if it is already met.
   Node rest(size_t i, size_t length, const Bound* low, const Bound* high) {
-    const auto is_beyond = [&](const Bound* bound, bool at_end) { return bound && at_end && bound->is_open; };
-    const bool may_end = i >= length && !(low && i < low->digits.size()) && !is_beyond(low, true) &&
-                         !is_beyond(high, high && i >= high->digits.size());
-    const Node end = may_end ? 0 : -1;
+    if (low || high || i == 0) return make_rest(i, length, low, high);
+    const auto [known, is_new] = free_.try_emplace(static_cast<int>(length) - static_cast<int>(i), 0);
+    if (is_new) known->second = make_rest(i, length, low, high);
+    return known->second;
+  }
+
+  Node make_rest(size_t i, size_t length, const Bound* low, const Bound* high) {
+    const bool is_below = low && (low->is_open || i < low->digits.size());
+    const bool is_beyond = high && high->is_open && i >= high->digits.size();
+    const Node end = i >= length && !is_below && !is_beyond ? 0 : -1;
     if (i >= length && (whole_ || i == length + kMostDigits)) return end;
     Node more = -1;
     const auto add = [&](char first, char last, const Bound* below, const Bound* above) {
@@ -93,6 +100,7 @@ class Numbers {
 
   TextGrammar& g_;
   const bool whole_;
+  std::map<int, Node> free_;  // texts whose bounds are met, by the digits that are left before the point
 };
 }  // namespace
 
