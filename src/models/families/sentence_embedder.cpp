@@ -3,6 +3,7 @@
 #include "base/fail.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "models/families/config_file.h"
 #include "models/families/fields.h"
@@ -110,7 +111,11 @@ TextEncoder& encoder_of(const PretrainedModel& model) {
 
 SentencePooling read_sentence_pooling(const std::string& folder) {
   SentencePooling pooling;
-  pooling.max_tokens = ConfigFile::if_exists(path_in(folder, kTransformer)).size("max_seq_length", 0);
+  const ConfigFile transformer = ConfigFile::if_exists(path_in(folder, kTransformer));
+  if (transformer.flag("do_lower_case", false))
+    log_warning("'" + folder + "': \"do_lower_case\" of " + kTransformer +
+                " is ignored: texts are as the tokenizer reads them");
+  pooling.max_tokens = transformer.size("max_seq_length", 0);
   pooling.dimensions = ConfigFile::if_exists(path_in(folder, kSettings)).size("truncate_dim", 0);
   const std::string path = path_in(folder, kModules);
   if (!file_exists(path)) return pooling;
