@@ -3,6 +3,7 @@
 #include "base/functions.h"
 #include "base/text.h"
 #include "generation/json_number.h"
+#include "generation/json_string.h"
 
 namespace linnet {
 namespace {
@@ -18,11 +19,25 @@ struct OfType {
 };
 constexpr OfType kOfTypes[] = {{"properties", "object"}, {"required", "object"}, {"additionalProperties", "object"},
     {"items", "array"}, {"prefixItems", "array"}, {"minItems", "array"}, {"maxItems", "array"}, {"minLength", "string"},
-    {"maxLength", "string"}, {"minimum", "number"}, {"maximum", "number"}, {"exclusiveMinimum", "number"},
-    {"exclusiveMaximum", "number"}};
+    {"maxLength", "string"}, {"pattern", "string"}, {"format", "string"}, {"minimum", "number"}, {"maximum", "number"},
+    {"exclusiveMinimum", "number"}, {"exclusiveMaximum", "number"}};
 constexpr std::string_view kChoices[] = {"anyOf", "oneOf", "allOf", "enum", "const", "$ref"};
 constexpr std::string_view kIgnored[] = {"title", "description", "$schema", "$id", "$comment", "$defs", "definitions",
-    "default", "examples", "readOnly", "writeOnly", "deprecated", "discriminator", "format"};
+    "default", "examples", "readOnly", "writeOnly", "deprecated", "discriminator"};
+
+// The pattern of strings of a format, RFC 3339 and others; null: Linnet knows none.
+const std::string* pattern_of_format(const std::string& name) {
+  static const std::string kDay =
+      "(02-(0[1-9]|1\\d|2[0-8])|(0[469]|11)-(0[1-9]|[12]\\d|30)|"
+      "(0[13578]|1[02])-(0[1-9]|[12]\\d|3[01]))";
+  static const std::string kDate = "\\d{4}-" + kDay, kByte = "(25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)",
+                           kHour = "([01]\\d|2[0-3]):[0-5]\\d",
+                           kTime = kHour + ":[0-5]\\d(\\.\\d{1,6})?(Z|[+-]" + kHour + ")";
+  static const std::map<std::string, std::string> kPatterns{{"date", "^" + kDate + "$"}, {"time", "^" + kTime + "$"},
+      {"date-time", "^" + kDate + "T" + kTime + "$"}, {"ipv4", "^" + kByte + "(\\." + kByte + "){3}$"},
+      {"uuid", "^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$"}};
+  return find_value(kPatterns, name);
+}
 
 template <class Items> bool has(const Items& items, std::string_view key) {
   return std::ranges::find(items, key) != std::end(items);
@@ -43,7 +58,7 @@ bool has_type(const Json& value, std::string_view type) {
 class JsonGrammar {
  public:
   explicit JsonGrammar(const Json* whole = nullptr)
-      : whole_(whole), space_(make_space()), string_(g_.text("\"", characters(g_.text("\"", 0)))),
+      : whole_(whole), space_(make_space()), string_(g_.text("\"", json_characters(g_, g_.text("\"", 0)))),
         integer_(json_number(g_, true, {}, {})), number_(json_number(g_, false, {}, {})) {
     Node simple = string_;
     for (const Node other : {number_, g_.text("true", 0), g_.text("false", 0), g_.text("null", 0)})
@@ -166,15 +181,28 @@ class JsonGrammar {
 
   Node string(const Json& json, const std::string& where) {
     const std::optional<size_t> least = count_of(json, "minLength", where), most = count_of(json, "maxLength", where);
+    const Json *given = json.find("pattern"), *format = json.find("format");
+    const std::string* pattern = given ? &given->text() : format ? pattern_of_format(format->text()) : nullptr;
+    const Node end = g_.text("\"", 0);
+    if (pattern && !least && !most) return g_.text("\"", g_.call(matching(*pattern, where), end));
+    if (given) fail_at(where, "\"pattern\" beside a length is not supported");
     if (!least && !most) return string_;
-    const Node one = character(0), end = g_.text("\"", 0);
-    Node node = most ? end : characters(end);
     if (most && least > most) fail_at(where, "\"minLength\" is above \"maxLength\"");
+    const Node one = json_character(g_, 0);
+    Node node = most ? end : json_characters(g_, end);
     for (size_t i = most.value_or(least.value_or(0)); i-- > 0;) {
       node = g_.call(one, node);
       if (i >= least.value_or(0)) node = g_.either(end, node);
     }
     return g_.text("\"", node);
+  }
+
+  Node matching(const std::string& pattern, const std::string& where) {
+    try {
+      return json_pattern(g_, pattern);
+    } catch (const Error& error) {
+      fail_at(where, error.what());
+    }
   }
 
   Node array(const Json& json, const std::string& where) {
@@ -266,37 +294,6 @@ class JsonGrammar {
     Node indent = 0;
     for (int i = 0; i < kMostIndent; ++i) indent = g_.either(0, g_.text(" ", indent));
     return g_.either(0, g_.either(g_.text(" ", 0), g_.text("\n", indent)));
-  }
-
-  // Any characters, then `end`.
-  Node characters(Node end) {
-    const Node more = g_.later();
-    g_.become(more, g_.either(end, character(more)));
-    return more;
-  }
-
-  Node character(Node more) {
-    const std::pair<uint8_t, uint8_t> kNext{0x80, 0xBF};  // later bytes of a character in UTF-8
-    const auto hex = [&](Node next) {
-      return g_.either(g_.range('0', '9', next), g_.either(g_.range('a', 'f', next), g_.range('A', 'F', next)));
-    };
-    const Node two = hex(hex(more)), three = hex(two);
-    Node escape = g_.text("\"", more);
-    for (const char* c : {"\\", "/", "b", "f", "n", "r", "t"}) escape = g_.either(escape, g_.text(c, more));
-    // \uXXXX of a whole character: no surrogates, D800 to DFFF.
-    for (const auto& [low, high] : {std::pair{'0', '9'}, {'a', 'c'}, {'A', 'C'}, {'e', 'f'}, {'E', 'F'}})
-      escape = g_.either(escape, g_.text("u", g_.range(static_cast<uint8_t>(low), static_cast<uint8_t>(high), three)));
-    for (const char* d : {"ud", "uD"}) escape = g_.either(escape, g_.text(d, g_.range('0', '7', two)));
-    Node node = g_.text("\\", escape);
-    for (const auto& bytes : {TextGrammar::Ranges{{0x20, 0x21}}, TextGrammar::Ranges{{0x23, 0x5B}},
-             TextGrammar::Ranges{{0x5D, 0x7E}}, TextGrammar::Ranges{{0xC2, 0xDF}, kNext},
-             TextGrammar::Ranges{{0xE0, 0xE0}, {0xA0, 0xBF}, kNext}, TextGrammar::Ranges{{0xE1, 0xEC}, kNext, kNext},
-             TextGrammar::Ranges{{0xED, 0xED}, {0x80, 0x9F}, kNext}, TextGrammar::Ranges{{0xEE, 0xEF}, kNext, kNext},
-             TextGrammar::Ranges{{0xF0, 0xF0}, {0x90, 0xBF}, kNext, kNext},
-             TextGrammar::Ranges{{0xF1, 0xF3}, kNext, kNext, kNext},
-             TextGrammar::Ranges{{0xF4, 0xF4}, {0x80, 0x8F}, kNext, kNext}})
-      node = g_.either(node, g_.ranges(bytes, more));
-    return node;
   }
 
   const Json* const whole_;               // where "$ref" looks

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <array>
 #include <random>
+#include <regex>
 #include "generation/text_grammar.h"
 
 namespace linnet {
@@ -122,7 +123,46 @@ TEST(JsonGrammar, LimitsOfListsAndTexts) {
   expect(R"({"type": "string", "minLength": 1, "maxLength": 3})", {"\"é\"", "\"😀ab\""}, {"\"\"", "\"abcd\""});
   expect(
       R"({"oneOf": [{"const": "a"}, {"allOf": [{"type": "null"}]}], "discriminator": {}})", {"\"a\"", "null"}, {"1"});
-  expect(R"({"type": "string", "format": "date"})", {"\"2020\""}, {"1"});
+}
+
+// Beside std::regex, which has the same language.
+TEST(JsonGrammar, Patterns) {
+  const std::vector<std::string> texts{"", "a", "ab", "abc", "b", "ba", "aab", "a1", "12", "123", "1-2", "a.b", "a b",
+      "A", "_", "2024-02-28", "x@y.z", "aaaa", "abab", "-", "]", "a^", "(a)", "a|b", "9z", "a$b"};
+  for (const char* pattern : {"a", "^a", "a$", "^a$", "^a|b$", "^(a|b)+$", "^(?:ab){2}$", "^a{2,3}b?$", "^a{2,}$",
+           "^[a-c]*$", "^[^a-c]+$", R"(^\d+$)", R"(^\w+\W\w+$)", R"(^\d{4}-\d{2}-\d{2}$)", R"(^[\w.]+@[\w.]+$)", "^.$",
+           "^.*b.*$", "^[-a]$", R"(^[\]a]$)", R"(\.)", R"(\s)", "^$", "", "^(a|)b$", "^((a*)*)*$", "a*?b", R"(^\(a\)$)",
+           R"(a\|b)", "^[a-]$", "(a|b)(1|2)", "^[^\"]$", R"(^\S+$)", R"(^\D\d$)"}) {
+    const auto grammar = grammar_of(Json{{"type", "string"}, {"pattern", pattern}}.dump());
+    for (const std::string& text : texts)
+      EXPECT_EQ(has(grammar, "\"" + text + "\""), std::regex_search(text, std::regex(pattern)))
+          << pattern << " " << text;
+  }
+  const auto quoted = grammar_of(R"({"pattern": "^[\"\\\\\\n]é.$"})");
+  for (const char* text : {R"("\"éa")", R"("\\é😀")", R"("\né\"")"}) EXPECT_TRUE(has(quoted, text)) << text;
+  for (const char* text : {R"(""é")", R"("\"e")", R"("xéa")"}) EXPECT_FALSE(has(quoted, text)) << text;
+  for (const char* pattern : {"(", ")", "a)", "[a", "a{2", "a{3,2}", "*", "(?=a)", "(?<n>a)", R"(\b)", R"(\1)",
+           R"(\p{L})", "[é]", "a$b", "a^", "[z-a]", "{", "\\", "a{9999999}", "(^a)", "(a$)"})
+    EXPECT_NE(refusal(Json{{"pattern", pattern}}.dump()).find("the schema: the pattern \""), std::string::npos)
+        << pattern;
+  EXPECT_NE(refusal(Json{{"pattern", std::string(100, '(') + std::string(100, ')')}}.dump()), "");
+  EXPECT_NE(refusal(R"({"pattern": "a", "minLength": 1})"), "");
+  EXPECT_NE(refusal(Json{{"pattern", "(((a{999}b{999}){999}c{999}){70000}"}}.dump()), "");
+}
+
+TEST(JsonGrammar, Formats) {
+  const auto fits = [](const std::string& format, const std::string& text) {
+    return has(grammar_of(Json{{"type", "string"}, {"format", format}}.dump()), "\"" + text + "\"");
+  };
+  EXPECT_TRUE(fits("date", "2024-12-31") && fits("date", "2024-04-30") && fits("date", "1999-02-28"));
+  EXPECT_FALSE(
+      fits("date", "2024-04-31") || fits("date", "2024-02-30") || fits("date", "2024-13-01") || fits("date", "x"));
+  EXPECT_TRUE(fits("time", "23:59:59Z") && fits("time", "00:00:00.25+01:30"));
+  EXPECT_FALSE(fits("time", "24:00:00Z") || fits("time", "12:00:00") || fits("time", "12:60:00Z"));
+  EXPECT_TRUE(fits("date-time", "2024-12-31T23:59:59Z"));
+  EXPECT_TRUE(fits("uuid", "123e4567-e89b-12d3-a456-426614174000") && !fits("uuid", "123e4567"));
+  EXPECT_TRUE(fits("ipv4", "192.168.0.255") && !fits("ipv4", "192.168.0.256") && !fits("ipv4", "1.2.3"));
+  EXPECT_TRUE(fits("hostname", "any text: not enforced"));
 }
 
 // Random limits, beside what comparing numbers gives for random texts and for the limits themselves.
@@ -168,8 +208,8 @@ TEST(JsonGrammar, LimitsOfNumbers) {
 }
 
 TEST(JsonGrammar, ARefusalNamesTheKeywordAndWhereItStands) {
-  EXPECT_NE(refusal(R"({"properties": {"a": {"type": "string", "pattern": "x"}}})")
-                .find("at /properties/a: the keyword \"pattern\""),
+  EXPECT_NE(refusal(R"({"properties": {"a": {"type": "string", "contains": "x"}}})")
+                .find("at /properties/a: the keyword \"contains\""),
       std::string::npos);
   for (const char* key : {"oneOf", "allOf", "not", "multipleOf", "uniqueItems", "contains", "patternProperties"})
     EXPECT_NE(refusal(std::string("{\"") + key + "\": []}").find(key), std::string::npos) << key;
@@ -179,7 +219,7 @@ TEST(JsonGrammar, ARefusalNamesTheKeywordAndWhereItStands) {
   EXPECT_NE(refusal(R"({"items": {"$ref": "#/$defs/A"}, "$defs": {"B": {}}})")
                 .find("at /items/$ref: there is no \"#/$defs/A\""),
       std::string::npos);
-  EXPECT_NE(refusal(R"({"$ref": "#/$defs/A", "$defs": {"A": {"pattern": "x"}}})").find("at /$defs/A: the keyword"),
+  EXPECT_NE(refusal(R"({"$ref": "#/$defs/A", "$defs": {"A": {"not": {}}}})").find("at /$defs/A: the keyword"),
       std::string::npos);
   for (const char* schema :
       {"false", "[]", R"({"type": "text"})", R"({"type": 1})", R"({"enum": []})", R"({"enum": 1})", R"({"anyOf": []})",
@@ -256,6 +296,15 @@ TEST(JsonGrammar, AStrangersSchemaIsBounded) {
   }
   EXPECT_TRUE(has(grammar_of("{\"anyOf\": [" + alike + "]}"), R"({"same": "abc", "p399": 1})"));
   EXPECT_TRUE(has(grammar_of("{\"enum\": [" + words + "]}"), "\"399\""));
+  // Texts that fit in very many ways, of which some are not followed.
+  for (const char* pattern : {"^((.?){999}){999}$", "^(([a-m]?[b-z]?[c-w]?){99}){999}$"}) {
+    TokenFilter filter(grammar_of(Json{{"pattern", pattern}}.dump()), bytes_and({""}), {kEnd});
+    filter.accept('"');
+    for (int i = 0; i < 30; ++i) {
+      ASSERT_TRUE(filter.allowed() && (*filter.allowed())['a']) << pattern << " " << i;
+      filter.accept('a');
+    }
+  }
   EXPECT_NE(refusal("{\"const\": \"" + std::string(70'000, 'x') + "\"}").find("too large"), std::string::npos);
 }
 }  // namespace

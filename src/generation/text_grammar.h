@@ -59,12 +59,12 @@ class TextGrammar {
 TextGrammar json_object_grammar();
 
 // Supports these JSON Schema keywords: type (also several), properties, required, additionalProperties (true, false or,
-// without properties, a schema), items, prefixItems, minItems, maxItems, minLength, maxLength, minimum, maximum and the
-// exclusive ones, enum, const, anyOf, oneOf (as anyOf), allOf of one, $ref ("#/$defs/NAME", also of a schema that this
-// is part of), true; ignores titles, descriptions, formats and the like. User error naming any other keyword and its
-// location. The grammar has some of the texts: properties are the schema's, in its order; numbers have at most 15
-// digits on either side of the point, and no exponent where they have bounds; white space is a blank, or a line end
-// with up to 20 blanks.
+// without properties, a schema), items, prefixItems, minItems, maxItems, minLength, maxLength, pattern, format (date,
+// time, date-time, uuid, ipv4; others say nothing), minimum, maximum and the exclusive ones, enum, const, anyOf, oneOf
+// (as anyOf), allOf of one, $ref ("#/$defs/NAME", also of a schema that this is part of), true; ignores titles,
+// descriptions and the like. User error naming any other keyword and its location. The grammar has some of the texts:
+// properties are the schema's, in its order; numbers have at most 15 digits on either side of the point, and no
+// exponent where they have limits; white space is a blank, or a line end with up to 20 blanks.
 TextGrammar json_schema_grammar(const Json& schema);
 
 // What tokens add to a text, as a tree of their bytes; made once for a vocabulary.
@@ -119,7 +119,7 @@ class TokenFilter {
   int32_t state_of(std::vector<uint64_t> reached);
   int32_t advance(int32_t state, uint8_t byte);
   TokenMask find_allowed();
-  void forget();
+  void forget_if_many();
 
   const std::shared_ptr<const TextGrammar> grammar_;
   const std::shared_ptr<const TokenTexts> texts_;
@@ -130,5 +130,6 @@ class TokenFilter {
   std::map<std::vector<uint64_t>, int32_t> state_of_;  // by locations; complete ones end in kWhole
   std::map<int32_t, TokenMask> masks_;                 // by state
   int32_t state_ = kDead;
+  size_t visited_ = 0;  // nodes, since states were dropped
 };
 }  // namespace linnet

@@ -1,12 +1,15 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
+#include <utility>
 #include "generation/text_grammar.h"
 
 namespace linnet {
 namespace {
-constexpr uint64_t kWhole = UINT64_MAX;                   // a location: the text is complete
-constexpr size_t kMostLocations = 1 << 15;                // most locations of a state; dropping more allows fewer texts
+constexpr uint64_t kWhole = UINT64_MAX;  // a location: the text is complete
+// Nodes visited for a state, and for the states of a token. Beyond them fewer texts are allowed, so that no grammar
+// takes long, or much memory.
+constexpr size_t kMostOfState = 1 << 14, kMostOfToken = 1 << 18;
 constexpr size_t kMostStates = 1 << 16, kMostMasks = 64;  // kept at once
 }  // namespace
 
@@ -49,7 +52,7 @@ int32_t TokenFilter::called_from(int32_t node, int32_t calls) {
 int32_t TokenFilter::state_of(std::vector<uint64_t> reached) {
   std::set<uint64_t> seen(reached.begin(), reached.end());
   std::vector<uint64_t> locations;
-  while (!reached.empty() && locations.size() < kMostLocations) {
+  while (!reached.empty() && seen.size() < kMostOfState) {
     const uint64_t at = reached.back();
     reached.pop_back();
     const auto visit = [&](int32_t node, int32_t calls) {
@@ -66,6 +69,7 @@ int32_t TokenFilter::state_of(std::vector<uint64_t> reached) {
         else visit(calls_[calls].first, calls_[calls].second);
     }
   }
+  visited_ += seen.size();
   std::ranges::sort(locations);
   locations.erase(std::unique(locations.begin(), locations.end()),
       locations.end());  // a text may be complete in several ways
@@ -90,6 +94,7 @@ int32_t TokenFilter::advance(int32_t state, uint8_t byte) {
   const auto branch = std::ranges::lower_bound(states_[index].branches, byte, {}, &Branch::high);
   if (branch == states_[index].branches.end() || branch->low > byte) return kDead;
   if (branch->target != kUnknown) return branch->target;
+  if (visited_ > 2 * kMostOfToken) return kDead;
   std::vector<uint64_t> reached;
   for (const uint64_t at : states_[index].locations) {
     const TextGrammar::Step& step = (*grammar_)[static_cast<int32_t>(at & UINT32_MAX)];
@@ -123,7 +128,7 @@ TokenMask TokenFilter::find_allowed() {
 
 const TokenMask* TokenFilter::allowed() {
   if (state_ == kDead) return nullptr;
-  if (states_.size() > kMostStates) forget();
+  forget_if_many();
   if (masks_.size() >= kMostMasks) masks_.clear();
   auto found = masks_.find(state_);
   if (found == masks_.end()) found = masks_.emplace(state_, find_allowed()).first;
@@ -131,6 +136,7 @@ const TokenMask* TokenFilter::allowed() {
 }
 
 void TokenFilter::accept(int32_t token) {
+  forget_if_many();
   for (const char byte : (*texts_)[token])
     if (state_ != kDead) state_ = advance(state_, static_cast<uint8_t>(byte));
 }
@@ -139,13 +145,23 @@ bool TokenFilter::finished() const {
   return state_ != kDead && states_[state_].whole && states_[state_].locations.empty();
 }
 
-// Drops all states but the current one.
-void TokenFilter::forget() {
+// Drops all states but the current one, and calls that it does not return from.
+void TokenFilter::forget_if_many() {
+  if (state_ == kDead || (states_.size() <= kMostStates && visited_ <= kMostOfToken)) return;
   State present = std::move(states_[state_]);
   for (Branch& branch : present.branches) branch.target = kUnknown;
+  std::set<int32_t> used;  // a call follows the ones before it
+  for (const uint64_t at : present.locations)
+    for (auto call = static_cast<int32_t>(at >> 32); call > 0 && used.insert(call).second;) call = calls_[call].second;
+  const std::vector<std::pair<int32_t, int32_t>> calls = std::exchange(calls_, {{0, 0}});
+  call_of_.clear();
+  std::map<int32_t, int32_t> moved{{0, 0}};
+  for (const int32_t call : used) moved[call] = called_from(calls[call].first, moved[calls[call].second]);
+  for (uint64_t& at : present.locations)
+    at = location(static_cast<int32_t>(at & UINT32_MAX), moved[static_cast<int32_t>(at >> 32)]);
   std::vector<uint64_t> key = present.locations;
   if (present.whole) key.push_back(kWhole);
-  states_.clear(), state_of_.clear(), masks_.clear();
+  states_.clear(), state_of_.clear(), masks_.clear(), visited_ = 0;
   states_.push_back(std::move(present));
   state_of_.emplace(std::move(key), state_ = 0);
 }
