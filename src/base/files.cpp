@@ -96,6 +96,40 @@ std::string read_all(const std::string& path, bool is_regular) {
   if (!read_to_end(file.descriptor.get(), bytes)) fail_read(path, errno);
   return bytes;
 }
+
+struct Kind {
+  const char* ending;
+  std::atomic<PackedReader> reader{nullptr};
+};
+Kind kinds[] = {{kPackedEnding}, {kGgufEnding}};
+
+// Returns null if files of that name are not read as folders.
+PackedReader reader_of(std::string_view path) {
+  for (const Kind& kind : kinds)
+    if (path.ends_with(kind.ending)) return kind.reader;
+  return nullptr;
+}
+
+// Identifies the version of a file.
+using Stamp = std::tuple<dev_t, ino_t, off_t, time_t, long>;
+
+bool stat_regular(const std::string& path, struct stat& status) {
+  return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
+}
+
+bool is_read_as_folder(const std::string& path) {
+  struct stat status {};
+  return reader_of(path) && stat_regular(path, status);
+}
+
+struct Opened {
+  std::string path;
+  Stamp stamp;
+  std::shared_ptr<const PackedFiles> files;
+};
+
+// Opening a model reads several of its files one by one. A file used longer has other owners.
+constexpr size_t kKept = 4;
 }  // namespace
 
 std::string read_file(const std::string& path) { return read_all(path, true); }
@@ -302,42 +336,6 @@ std::string missing_model_hint(const std::string& path) {
            path.substr(path.find('/') + 1) + "`";
   return "";
 }
-
-namespace {
-struct Kind {
-  const char* ending;
-  std::atomic<PackedReader> reader{nullptr};
-};
-Kind kinds[] = {{kPackedEnding}, {kGgufEnding}};
-
-// Returns null if files of that name are not read as folders.
-PackedReader reader_of(std::string_view path) {
-  for (const Kind& kind : kinds)
-    if (path.ends_with(kind.ending)) return kind.reader;
-  return nullptr;
-}
-
-// Identifies the version of a file.
-using Stamp = std::tuple<dev_t, ino_t, off_t, time_t, long>;
-
-bool stat_regular(const std::string& path, struct stat& status) {
-  return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
-}
-
-bool is_read_as_folder(const std::string& path) {
-  struct stat status {};
-  return reader_of(path) && stat_regular(path, status);
-}
-
-struct Opened {
-  std::string path;
-  Stamp stamp;
-  std::shared_ptr<const PackedFiles> files;
-};
-
-// Opening a model reads several of its files one by one. A file used longer has other owners.
-constexpr size_t kKept = 4;
-}  // namespace
 
 void set_packed_reader(const char* ending, PackedReader reader) {
   for (Kind& kind : kinds)

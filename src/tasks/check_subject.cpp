@@ -73,7 +73,6 @@ double TaskCheck::bf16_loss() {
   Batch batch;
   batch.shape_index = subject_->shape;
   for (const auto& [name, bytes] : subject_->batch) batch.arrays.push_back({name.c_str(), bytes});
-  const LossTotal total = other->trainer().evaluate(batch);
-  return total.sum / static_cast<double>(total.tokens);
+  return other->trainer().evaluate(batch).mean();
 }
 }  // namespace linnet

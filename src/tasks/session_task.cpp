@@ -104,7 +104,8 @@ Session::Session(const Config& config, Module& model, bool training, bool verify
 
 void Session::plan(const std::vector<BatchInput>& inputs, const std::vector<LossFunction>& losses,
     const std::vector<ResidentOptions::Input>& device_data) {
-  bind_inputs(inputs);
+  store.declare_together("batch", MemoryKind::kBatch,
+      mapped(inputs, [](const BatchInput& input) { return std::pair(std::string(input.name), input.bytes); }));
   Phase phase("planning");
   if (training && has_room_for(device_data))
     resident =
@@ -114,18 +115,6 @@ void Session::plan(const std::vector<BatchInput>& inputs, const std::vector<Loss
     LossFunction loss = loss_of_rank(losses[i], layout.shared_division());
     if (training && !is_limited()) trainer->plans().add_shape(std::move(loss));
     else trainer->plans().add_evaluation_shape(std::move(loss));
-  }
-}
-
-void Session::bind_inputs(const std::vector<BatchInput>& inputs) {
-  constexpr size_t kAlignment = 64;
-  const auto aligned = [](size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; };
-  const size_t total = sum_of<size_t>(inputs, [&](const BatchInput& input) { return aligned(input.bytes); });
-  const RegionId region = store.add_region("batch", MemoryKind::kBatch, total);
-  size_t offset = 0;
-  for (const auto& [name, bytes] : inputs) {
-    store.bind(name, {region, offset}, bytes);
-    offset += aligned(bytes);
   }
 }
 

@@ -47,7 +47,6 @@ class Session {
 
  private:
   bool is_planned_ = false;
-  void bind_inputs(const std::vector<BatchInput>& inputs);
   bool is_limited() const { return training && trainer->options().memory > 0; }
   bool has_room_for(const std::vector<ResidentOptions::Input>& data) const;
 };

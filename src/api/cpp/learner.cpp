@@ -259,7 +259,7 @@ double Learner::evaluate() {
   const State::BatchKind& kind = s.given_kind("evaluate");
   const LossTotal total = s.evaluate(kind, 0);
   s.last_outputs = s.outputs_of(kind, 0);
-  return total.sum / static_cast<double>(total.tokens);
+  return total.mean();
 }
 
 Evaluation Learner::evaluate(

@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <sstream>
 #include "app/bench/bench.h"
 #include "base/fail.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "base/timeline.h"
 #include "engine/kernels/processor.h"
 #include "engine/plan/store.h"
@@ -248,9 +248,7 @@ class Decoder {
 constexpr int64_t kUncachedStep = 64;
 
 void tell(int64_t tokens, const char* how, double seconds) {
-  char text[100];
-  std::snprintf(text, sizeof text, "%lld tokens %s: %.1f s", static_cast<long long>(tokens), how, seconds);
-  log_info(text);
+  log_info(printed("%lld tokens %s: %.1f s", static_cast<long long>(tokens), how, seconds));
 }
 
 void measure_cached(GenerationMeasurement& m, int threads, int64_t most, const WeightQuantization& quantization) {
@@ -283,9 +281,8 @@ void measure_cached(GenerationMeasurement& m, int threads, int64_t most, const W
 
 void measure_uncached(GenerationMeasurement& m, int threads, int64_t most, const WeightQuantization& quantization) {
   CausalOptions options{.max_length = kGenerationPrompt + most, .cache = false, .threads = threads};
-  for (int64_t length = kUncachedStep; length < options.max_length; length += kUncachedStep)
-    options.prompt_lengths.push_back(length);
-  options.prompt_lengths.push_back(options.max_length);
+  options.prompt_lengths =
+      growing_sizes(kUncachedStep, options.max_length, [](int64_t length) { return length + kUncachedStep; });
   BenchDecoder writer({}, quantization, options);
   std::vector<double> seconds;
   for (const int64_t length : options.prompt_lengths) {

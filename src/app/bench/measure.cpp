@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <ctime>
 #include <thread>
 #include "app/bench/bench.h"
 #include "base/numbers.h"
 #include "base/process.h"
+#include "base/text.h"
 #include "base/timeline.h"
 #include "engine/ir/op.h"
 #include "formats/safetensors.h"
@@ -281,10 +281,9 @@ std::string profile(const Workload& workload, const MeasureOptions& options) {
   sorted.emplace_back("all", all);
   std::string text = "  ms/step  share  calls  GFLOP/s\n";
   for (const auto& [key, row] : sorted) {
-    char line[64];
-    std::snprintf(line, sizeof line, "%9.3f %5.1f%% %6d %8.0f  ", row.seconds * 1e3, 100 * row.seconds / all.seconds,
-        row.calls, row.flops / row.seconds * 1e-9);
-    text += line + key + "\n";
+    text += printed("%9.3f %5.1f%% %6d %8.0f  ", row.seconds * 1e3, 100 * row.seconds / all.seconds, row.calls,
+        row.flops / row.seconds * 1e-9);
+    text += key + "\n";
   }
   return text;
 }

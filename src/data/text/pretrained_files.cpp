@@ -51,6 +51,44 @@ void add_special(std::initializer_list<const char*> pieces, Pipeline& pipeline) 
     if (const TokenId id = pipeline.model->vocabulary().find(piece); id >= 0)
       pipeline.added.push_back({.id = id, .text = piece, .special = true});
 }
+
+struct Role {
+  const char* key;
+  TokenId TokenRoles::*id;
+  std::vector<const char*> spellings;  // where no file says
+};
+
+const std::vector<Role>& all_roles() {
+  static const std::vector<Role> roles = {
+      {"bos_token", &TokenRoles::begin, {"<s>", "<|begin_of_text|>", "<|endoftext|>"}},
+      {"eos_token", &TokenRoles::end, {"</s>", "<|end_of_text|>", "<|endoftext|>"}},
+      {"pad_token", &TokenRoles::pad, {"<pad>", "[PAD]"}},
+      {"unk_token", &TokenRoles::unknown, {"<unk>", "[UNK]"}},
+      {"cls_token", &TokenRoles::classify, {"[CLS]"}},
+      {"sep_token", &TokenRoles::separate, {"[SEP]"}},
+      {"mask_token", &TokenRoles::mask, {"[MASK]", "<mask>"}},
+  };
+  return roles;
+}
+
+// A string, or an object with "content"; "" if there is none.
+std::string read_token(const JsonObject& config, const char* key) {
+  if (!config.has(key)) return "";
+  if (config.at(key).is_object()) return config.object(key).text("content");
+  return config.text(key);
+}
+
+// Of a list of named templates: the one called "default", or the only one.
+std::string read_chat_template(const JsonObject& config) {
+  if (!config.has("chat_template")) return "";
+  const Json& value = config.at("chat_template");
+  if (value.is_string()) return value.text();
+  if (!value.is_array()) config.fail("chat_template", "is neither a string nor a list");
+  std::string chosen;
+  for (const JsonObject& named : config.objects("chat_template"))
+    if (value.size() == 1 || named.text("name") == "default") chosen = named.text("template");
+  return chosen;
+}
 }  // namespace
 
 Pipeline read_gpt2_files(std::string_view vocabulary, const std::string& vocabulary_path, std::string_view merges,
@@ -128,46 +166,6 @@ Pipeline read_byt5(const JsonObject& config) {
         .special = true});
   return pipeline;
 }
-
-namespace {
-struct Role {
-  const char* key;
-  TokenId TokenRoles::*id;
-  std::vector<const char*> spellings;  // where no file says
-};
-
-const std::vector<Role>& all_roles() {
-  static const std::vector<Role> roles = {
-      {"bos_token", &TokenRoles::begin, {"<s>", "<|begin_of_text|>", "<|endoftext|>"}},
-      {"eos_token", &TokenRoles::end, {"</s>", "<|end_of_text|>", "<|endoftext|>"}},
-      {"pad_token", &TokenRoles::pad, {"<pad>", "[PAD]"}},
-      {"unk_token", &TokenRoles::unknown, {"<unk>", "[UNK]"}},
-      {"cls_token", &TokenRoles::classify, {"[CLS]"}},
-      {"sep_token", &TokenRoles::separate, {"[SEP]"}},
-      {"mask_token", &TokenRoles::mask, {"[MASK]", "<mask>"}},
-  };
-  return roles;
-}
-
-// A string, or an object with "content"; "" if there is none.
-std::string read_token(const JsonObject& config, const char* key) {
-  if (!config.has(key)) return "";
-  if (config.at(key).is_object()) return config.object(key).text("content");
-  return config.text(key);
-}
-
-// Of a list of named templates: the one called "default", or the only one.
-std::string read_chat_template(const JsonObject& config) {
-  if (!config.has("chat_template")) return "";
-  const Json& value = config.at("chat_template");
-  if (value.is_string()) return value.text();
-  if (!value.is_array()) config.fail("chat_template", "is neither a string nor a list");
-  std::string chosen;
-  for (const JsonObject& named : config.objects("chat_template"))
-    if (value.size() == 1 || named.text("name") == "default") chosen = named.text("template");
-  return chosen;
-}
-}  // namespace
 
 std::string read_tokenizer_config(const std::string& folder) {
   const std::string path = folder + "/tokenizer_config.json", chat = folder + "/chat_template.jinja";

@@ -143,10 +143,9 @@ class Writer {
       }
       const std::string theirs = gguf_tensor(*architecture_, name);
       if (theirs.empty()) fail_user("tensor ", name, " has no place in GGUF files of ", architecture_->name);
-      if (all.empty() || name.find('*') == name.npos) all.push_back({theirs, {&bound}});
-      else if (auto found = std::ranges::find(all, theirs, [](const auto& one) { return one.first; });
-               found != all.end())
-        found->second.push_back(&bound);
+      const bool is_expert = name.find('*') != name.npos;
+      auto* known = is_expert ? find_item(all, theirs, [](const auto& one) { return one.first; }) : nullptr;
+      if (known) known->second.push_back(&bound);
       else all.push_back({theirs, {&bound}});
     }
     for (const auto& [theirs, rows] : all) add_tensor(theirs, rows);

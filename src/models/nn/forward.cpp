@@ -67,8 +67,7 @@ std::vector<Graph> Forward::take_computed_once(std::vector<Graph>& graphs) {
     if (!split) continue;
     for (Graph& graph : split->first) {
       const GraphOutput& output = graph.outputs().front();
-      const size_t bytes = graph.value(output.value).type.bytes();
-      store_.bind(output.name, {store_.add_region(output.name, MemoryKind::kParameters, bytes), 0}, bytes);
+      store_.declare(output.name, MemoryKind::kParameters, graph.value(output.value).type.bytes());
       first.push_back(std::move(graph));
     }
     graphs[i] = std::move(split->rest);
@@ -78,10 +77,8 @@ std::vector<Graph> Forward::take_computed_once(std::vector<Graph>& graphs) {
 
 void Forward::find_filters(const std::vector<Graph>& graphs) {
   filters_ = packable_filters(graphs, store_.backend());
-  for (const PackedFilters& filters : filters_) {
-    const auto bytes = static_cast<size_t>(filters.floats) * sizeof(float);
-    store_.bind(filters.input(), {store_.add_region(filters.input(), MemoryKind::kParameters, bytes), 0}, bytes);
-  }
+  for (const PackedFilters& filters : filters_)
+    store_.declare(filters.input(), MemoryKind::kParameters, static_cast<size_t>(filters.floats) * sizeof(float));
 }
 
 void Forward::pack_loaded() {
@@ -106,8 +103,7 @@ void Forward::bind_inputs(const std::vector<Graph>& graphs) {
       size_t& bytes = inputs_[input.name];
       bytes = std::max(bytes, graph.value(input.value).type.bytes());
     }
-  for (const auto& [name, bytes] : inputs_)
-    store_.bind(name, {store_.add_region(name, MemoryKind::kBatch, bytes), 0}, bytes);
+  for (const auto& [name, bytes] : inputs_) store_.declare(name, MemoryKind::kBatch, bytes);
 }
 
 void* Forward::location(const std::string& input, size_t bytes) {

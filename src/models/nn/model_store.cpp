@@ -116,13 +116,9 @@ PackedWeight ParameterValues::packed(const ParameterSlot& slot) const {
 }
 
 SharedRegions declare_model(Store& store, const ParameterLayout& layout) {
-  const auto declare = [&](const char* name, MemoryKind kind, int64_t count) {
-    const size_t bytes = float_bytes(count);
-    store.bind(name, {store.add_region(name, kind, bytes), 0}, bytes);
-  };
   declare_flat(store, layout, state::kParameters, MemoryKind::kParameters, /*with_untrained=*/true);
   declare_quantized(store, layout);
-  declare(state::kConstants, MemoryKind::kConstants, layout.constant_count());
+  store.declare(state::kConstants, MemoryKind::kConstants, float_bytes(layout.constant_count()));
   return add_shared_regions(store);
 }
 }  // namespace linnet

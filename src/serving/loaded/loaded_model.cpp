@@ -206,8 +206,6 @@ PackReport pack_tensors(const std::string& folder, const std::string& path) {
   return report;
 }
 
-bool is_blank(const std::string& line) { return line.find_first_not_of(" \t\r") == std::string::npos; }
-
 // A request, and its answer once there.
 struct Item {
   TextRequest request;
@@ -239,7 +237,7 @@ class Batch {
     try {
       for (std::string line; !stopped() && next(line);) {
         ++line_number;
-        if (options_.json && is_blank(line)) continue;
+        if (options_.json && trimmed(line).empty()) continue;
         if (requests_++ < options_.skip) continue;
         begin_or_refuse(line, options_.name + ", line " + std::to_string(line_number));
         give(most_);
@@ -288,7 +286,7 @@ class Batch {
     Item item{read(line, where), requests_ - 1};
     if (model_.rows) return compute_row(std::move(item));
     const bool translates = model_.kind == ModelKind::kTranslation;
-    if (translates && is_blank(item.request.prompt) && !item.request.has_tokens) {
+    if (translates && trimmed(item.request.prompt).empty() && !item.request.has_tokens) {
       item.blank = true;
       keep(std::move(item));
       return;

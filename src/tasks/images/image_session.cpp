@@ -28,6 +28,24 @@ TextExamples labels_of(const ImageDataset& images, LabelForm::Kind kind) {
   }
   return examples;
 }
+
+ImageDataset load(const TextRecords& records, const TextTask& task, const Names& outputs, ImageLoading& loading) {
+  if (records.records.empty()) return {.class_names = outputs};
+  std::vector<std::string> paths;
+  std::vector<int32_t> classes;
+  std::vector<float> numbers;
+  for (const TextRecord& record : records.records) {
+    paths.push_back(record.text);
+    const std::vector<float> label = task.label(record, {}, outputs);
+    const bool is_class = task.labels == LabelForm::Kind::kClass;
+    classes.push_back(is_class ? static_cast<int32_t>(label[0]) : 0);
+    if (!is_class) numbers.insert(numbers.end(), label.begin(), label.end());
+  }
+  ImageDataset images = read_image_files(paths, loading);
+  images.labels = std::move(classes), images.numbers = std::move(numbers), images.class_names = outputs;
+  loading.memory -= images.pixels.size();  // the parts share the memory
+  return images;
+}
 }  // namespace
 
 std::string size_text(int64_t height, int64_t width, int64_t channels) {
@@ -263,26 +281,6 @@ int decoding_threads(const Config& config) {
     if (asked > 0) return static_cast<int>(asked);
   return available_threads();
 }
-
-namespace {
-ImageDataset load(const TextRecords& records, const TextTask& task, const Names& outputs, ImageLoading& loading) {
-  if (records.records.empty()) return {.class_names = outputs};
-  std::vector<std::string> paths;
-  std::vector<int32_t> classes;
-  std::vector<float> numbers;
-  for (const TextRecord& record : records.records) {
-    paths.push_back(record.text);
-    const std::vector<float> label = task.label(record, {}, outputs);
-    const bool is_class = task.labels == LabelForm::Kind::kClass;
-    classes.push_back(is_class ? static_cast<int32_t>(label[0]) : 0);
-    if (!is_class) numbers.insert(numbers.end(), label.begin(), label.end());
-  }
-  ImageDataset images = read_image_files(paths, loading);
-  images.labels = std::move(classes), images.numbers = std::move(numbers), images.class_names = outputs;
-  loading.memory -= images.pixels.size();  // the parts share the memory
-  return images;
-}
-}  // namespace
 
 const TextTask& image_labels(const Config& config) {
   const std::string& task = config.data.task;

@@ -238,6 +238,17 @@ class ImageTask : public SessionTask {
   bool in_memory_ = true;  // as pixels
   std::optional<ImageBatches> batches_;
 };
+
+void export_vit(const std::string& folder, const Config& config, const ImageFormat& format, const std::string& out) {
+  const VitConfig vit = vit_config_of(config, format);
+  ImageSession session(config, format, false);
+  take_run_weights(session, folder);
+  ConfigFile file = vit_config_file(vit, format.class_names);
+  if (format.problem != TextProblem::kOneClass) set_problem_type(file, problem_type_of(format.problem));
+  const PretrainedModel model = new_pretrained(file);
+  save_pretrained(model, session.layout, session.store.as<float>(state::kParameters), out,
+      {.files = {{"preprocessor_config.json", vit_preprocessor_file(vit)}}});
+}
 }  // namespace
 
 std::unique_ptr<SessionTask> make_image_task(const Config& config) { return std::make_unique<ImageTask>(config); }
@@ -269,19 +280,6 @@ ImageDataset load_labelled_images(const Config& config, const std::string& folde
   if (format.channels == 3) make_color(all);
   return all;
 }
-
-namespace {
-void export_vit(const std::string& folder, const Config& config, const ImageFormat& format, const std::string& out) {
-  const VitConfig vit = vit_config_of(config, format);
-  ImageSession session(config, format, false);
-  take_run_weights(session, folder);
-  ConfigFile file = vit_config_file(vit, format.class_names);
-  if (format.problem != TextProblem::kOneClass) set_problem_type(file, problem_type_of(format.problem));
-  const PretrainedModel model = new_pretrained(file);
-  save_pretrained(model, session.layout, session.store.as<float>(state::kParameters), out,
-      {.files = {{"preprocessor_config.json", vit_preprocessor_file(vit)}}});
-}
-}  // namespace
 
 void export_image_run(const std::string& folder, const std::string& out) {
   const Config config = RunFolder(folder).load_config();

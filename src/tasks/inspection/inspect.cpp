@@ -83,6 +83,36 @@ int32_t class_of(const std::vector<std::string>& classes, const std::string& nam
 void refuse_answer(const InspectOptions& options, const std::string& why) {
   if (options.answer) fail_user("--answer: ", why);
 }
+
+// The framed translation to inspect: the given one, or the model's own.
+std::vector<int32_t> translation_of(
+    const std::string& folder, const TranslationModel& model, const InspectOptions& options) {
+  std::string text;
+  if (options.answer) {
+    text = *options.answer;
+  } else {
+    Translator translator({folder}, inference_config(folder, {{.threads = options.threads}}));
+    text = translator.translate({options.text}, 1)[0][0].text;
+  }
+  std::vector<int32_t> ids;
+  model.tokenizers.target->encode(text, ids);
+  const SentenceFrame frame = model.tokenizers.frame();
+  frame_sentence(ids, frame.target_begin, frame.target_end);
+  return ids;
+}
+
+Inspection inspect_encoder(const std::string& folder, const InspectOptions& options) {
+  refuse_answer(options, "'" + folder + "' is an encoder, which answers nothing");
+  PretrainedModel opened = open_pretrained(folder);
+  auto& model = opened.as<SentenceEncoder>();
+  const auto tokenizer = load_pretrained_tokenizer(folder);
+  const std::vector<int32_t> ids = tokenizer->encode(options.text, EncodeOptions{.offsets = false}).ids;
+  check_text_length(ids, model.encoder.config.max_seq_len, "text");
+  Question question = ask(model, ids);
+  question.load = weights_of(folder, &opened);
+  const TokenText text = [&](int32_t id) { return token_text(*tokenizer, id); };
+  return inspection_of(folder, "encoder", options, question, {shown("text", ids, text)}, text);
+}
 }  // namespace
 
 Inspection inspect_language_model(const std::string& folder, const InspectOptions& options) {
@@ -108,25 +138,6 @@ Inspection inspect_language_model(const std::string& folder, const InspectOption
   question.load = opened.weights();
   return inspection_of(folder, "language model", options, question, {shown("text", ids, text)}, text);
 }
-
-namespace {
-// The framed translation to inspect: the given one, or the model's own.
-std::vector<int32_t> translation_of(
-    const std::string& folder, const TranslationModel& model, const InspectOptions& options) {
-  std::string text;
-  if (options.answer) {
-    text = *options.answer;
-  } else {
-    Translator translator({folder}, inference_config(folder, {{.threads = options.threads}}));
-    text = translator.translate({options.text}, 1)[0][0].text;
-  }
-  std::vector<int32_t> ids;
-  model.tokenizers.target->encode(text, ids);
-  const SentenceFrame frame = model.tokenizers.frame();
-  frame_sentence(ids, frame.target_begin, frame.target_end);
-  return ids;
-}
-}  // namespace
 
 Inspection inspect_translation(const std::string& folder, const InspectOptions& options) {
   const OpenedTranslationModel opened = open_translation_model(folder);
@@ -186,21 +197,6 @@ Inspection inspect_masked_model(const std::string& folder, const InspectOptions&
   question.load = weights_of(folder, RunFolder(folder).has_config() ? nullptr : &opened.pretrained);
   return inspection_of(folder, "masked language model", options, question, {shown("text", ids, text)}, text);
 }
-
-namespace {
-Inspection inspect_encoder(const std::string& folder, const InspectOptions& options) {
-  refuse_answer(options, "'" + folder + "' is an encoder, which answers nothing");
-  PretrainedModel opened = open_pretrained(folder);
-  auto& model = opened.as<SentenceEncoder>();
-  const auto tokenizer = load_pretrained_tokenizer(folder);
-  const std::vector<int32_t> ids = tokenizer->encode(options.text, EncodeOptions{.offsets = false}).ids;
-  check_text_length(ids, model.encoder.config.max_seq_len, "text");
-  Question question = ask(model, ids);
-  question.load = weights_of(folder, &opened);
-  const TokenText text = [&](int32_t id) { return token_text(*tokenizer, id); };
-  return inspection_of(folder, "encoder", options, question, {shown("text", ids, text)}, text);
-}
-}  // namespace
 
 Inspection inspect_model(const std::string& folder, const InspectOptions& options) {
   if (const std::optional<Config> run = run_config(folder)) {

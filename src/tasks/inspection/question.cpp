@@ -138,13 +138,7 @@ class Inspector {
   std::vector<TracedAttention> maps_;
   std::optional<Forward> forward_;
 };
-}  // namespace
 
-Findings look_inside(const Question& question, int64_t steps, int threads) {
-  return Inspector(question, steps, threads).run();
-}
-
-namespace {
 using Tensors = std::span<const Tensor>;
 
 Question about(const Module& model, std::vector<int32_t> tokens, std::function<Tensor(Tensors)> states,
@@ -157,6 +151,10 @@ Question about(const Module& model, std::vector<int32_t> tokens, std::function<T
       .load = {}};
 }
 }  // namespace
+
+Findings look_inside(const Question& question, int64_t steps, int threads) {
+  return Inspector(question, steps, threads).run();
+}
 
 Question ask(CausalModel& model, std::vector<int32_t> tokens) {
   return about(

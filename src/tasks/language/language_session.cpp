@@ -24,54 +24,7 @@ ChunkOptions chunk_options(const Config& config, const CausalModel& model, const
 constexpr int64_t kSampleContext = 1024;  // of samples during training
 constexpr int64_t kProbeLength = 16;      // of the loss by which tensor parallelism divides the model
 constexpr int64_t kDropEvery = 64;        // batches after which a mapped file's pages are dropped
-}  // namespace
 
-LanguageSession::LanguageSession(
-    const Config& config, std::shared_ptr<CausalModel> causal_model, const LanguageOptions& options)
-    : Session(config, *causal_model, options.training, options.verify_plans,
-          [&model = *causal_model](Trace& trace) {
-            return causal_loss(model, trace, 1, std::min<int64_t>(model.max_length(), kProbeLength));
-          }),
-      chunks(chunk_options(config, *causal_model, options)), packed(options.packed), model(std::move(causal_model)) {
-  const double smoothing = training ? config.train.label_smoothing : 0;
-  if (options.teacher) options.teacher->declare(store);
-  plan(token_inputs(chunks, packed), {[this, smoothing, teacher = options.teacher](Trace& trace) {
-    if (teacher && trace.options().training)
-      return teacher->causal_loss(*model, trace, chunks.rows, chunks.length, packed, smoothing);
-    return causal_loss(*model, trace, chunks.rows, chunks.length, packed, smoothing);
-  }});
-  if (options.sample_length == 0) return;
-  generator = std::make_unique<CausalGenerator>(*model, layout, store, shared,
-      CausalOptions{.max_length = std::min(model->max_length(), kSampleContext),
-          .flat_name = trainer->state().evaluated(),
-          .threads = trainer->options().threads,
-          .verify_plans = options.verify_plans,
-          .cache_in_arena = true});
-}
-
-void LanguageSession::allocate() {
-  Session::allocate();
-  if (generator) generator->bind();
-}
-
-TaskEvaluation LanguageSession::evaluate(const LanguageText& text, const SharedWork& ranks) {
-  OwnedBatch buffer(token_inputs(chunks, packed));
-  int64_t done = 0;
-  const auto [nats, tokens] = total_loss(scoring_batches(text.tokens, chunks), ranks, [&](int64_t index) {
-    fill_scoring_batch(text.tokens, chunks, index, buffer);
-    if (++done % kDropEvery == 0) text.tokens.drop_pages();
-    return trainer->evaluate(buffer.batch);
-  });
-  TaskEvaluation result{nats / static_cast<double>(tokens), tokens, {}, {}};
-  result.metrics = {{"perplexity", perplexity(nats, tokens)}};
-  if (text.words > 0) {
-    result.metrics.emplace_back("word_perplexity", perplexity(nats, text.words));
-    result.metrics.emplace_back("words", static_cast<double>(text.words));
-  }
-  return result;
-}
-
-namespace {
 // A document begins with the token that the tokenizer puts before texts, or without one with the separator.
 DocumentTokens document_tokens(const TextCoder& coder) {
   const int32_t begin = coder.begin(), end = coder.separator();
@@ -152,6 +105,51 @@ LanguageData load_language_tokens(
   return {coder, train, valid};
 }
 }  // namespace
+
+LanguageSession::LanguageSession(
+    const Config& config, std::shared_ptr<CausalModel> causal_model, const LanguageOptions& options)
+    : Session(config, *causal_model, options.training, options.verify_plans,
+          [&model = *causal_model](Trace& trace) {
+            return causal_loss(model, trace, 1, std::min<int64_t>(model.max_length(), kProbeLength));
+          }),
+      chunks(chunk_options(config, *causal_model, options)), packed(options.packed), model(std::move(causal_model)) {
+  const double smoothing = training ? config.train.label_smoothing : 0;
+  if (options.teacher) options.teacher->declare(store);
+  plan(token_inputs(chunks, packed), {[this, smoothing, teacher = options.teacher](Trace& trace) {
+    if (teacher && trace.options().training)
+      return teacher->causal_loss(*model, trace, chunks.rows, chunks.length, packed, smoothing);
+    return causal_loss(*model, trace, chunks.rows, chunks.length, packed, smoothing);
+  }});
+  if (options.sample_length == 0) return;
+  generator = std::make_unique<CausalGenerator>(*model, layout, store, shared,
+      CausalOptions{.max_length = std::min(model->max_length(), kSampleContext),
+          .flat_name = trainer->state().evaluated(),
+          .threads = trainer->options().threads,
+          .verify_plans = options.verify_plans,
+          .cache_in_arena = true});
+}
+
+void LanguageSession::allocate() {
+  Session::allocate();
+  if (generator) generator->bind();
+}
+
+TaskEvaluation LanguageSession::evaluate(const LanguageText& text, const SharedWork& ranks) {
+  OwnedBatch buffer(token_inputs(chunks, packed));
+  int64_t done = 0;
+  const auto [nats, tokens] = total_loss(scoring_batches(text.tokens, chunks), ranks, [&](int64_t index) {
+    fill_scoring_batch(text.tokens, chunks, index, buffer);
+    if (++done % kDropEvery == 0) text.tokens.drop_pages();
+    return trainer->evaluate(buffer.batch);
+  });
+  TaskEvaluation result{nats / static_cast<double>(tokens), tokens, {}, {}};
+  result.metrics = {{"perplexity", perplexity(nats, tokens)}};
+  if (text.words > 0) {
+    result.metrics.emplace_back("word_perplexity", perplexity(nats, text.words));
+    result.metrics.emplace_back("words", static_cast<double>(text.words));
+  }
+  return result;
+}
 
 LanguageData load_language_data(const Config& config, std::shared_ptr<const TextCoder> coder) {
   const std::string path = text_path(config, config.data.text, "text");

@@ -51,37 +51,7 @@ MaskedModel open_masked_model(const std::string& folder) {
 PretrainedModel describe_masked_model(const Config& config, int64_t vocab_size, int64_t pad_token) {
   return new_pretrained(describe_encoder(config, vocab_size, pad_token, ModelHead::kTokens));
 }
-}  // namespace
 
-ConfigFile describe_encoder(const Config& config, int64_t vocab_size, int64_t pad_token, ModelHead head) {
-  const ModelConfig& m = config.model;
-  EncoderConfig bert{.vocab_size = vocab_size,
-      .max_seq_len = m.max_seq_len,
-      .width = m.d_model,
-      .heads = m.num_heads,
-      .layers = m.num_encoder_layers,
-      .hidden = m.d_ff,
-      .dropout = m.dropout,
-      .activation = m.activation == "gelu" ? Activation::kGelu : Activation::kRelu,
-      .pad_token = pad_token};
-  // Without layers the first token's state is the same for all texts. ModernBERT's classifier takes the mean.
-  bert.mean_pooled = bert.layers == 0 && head == ModelHead::kClasses;
-  return encoder_config_file(bert.mean_pooled ? "modernbert" : "bert", bert, head);
-}
-
-MaskedModel make_masked_model(const Config& config, const std::string& from) {
-  if (!from.empty()) return is_pretrained_folder(from) ? open_masked_model(from) : open_masked_run(from);
-  MaskedModel model;
-  model.tokenizer = find_tokenizer(config);
-  model.pretrained =
-      config.model.from.empty()
-          ? describe_masked_model(config, model.tokenizer->vocab_size(), model.tokenizer->roles().pad)
-          : open_pretrained(config.model.from, {.head = ModelHead::kTokens, .lora = lora_options(config)});
-  check_masked_vocabulary(model);
-  return model;
-}
-
-namespace {
 int64_t rows_of(const Config& config, int64_t longest) {
   const int64_t rows = config.data.batch_size > 0 ? config.data.batch_size : config.data.batch_tokens / longest;
   if (rows < 1)
@@ -226,6 +196,34 @@ class MaskedTask : public SessionTask {
   std::optional<MaskedChunks> chunks_, valid_chunks_;
 };
 }  // namespace
+
+ConfigFile describe_encoder(const Config& config, int64_t vocab_size, int64_t pad_token, ModelHead head) {
+  const ModelConfig& m = config.model;
+  EncoderConfig bert{.vocab_size = vocab_size,
+      .max_seq_len = m.max_seq_len,
+      .width = m.d_model,
+      .heads = m.num_heads,
+      .layers = m.num_encoder_layers,
+      .hidden = m.d_ff,
+      .dropout = m.dropout,
+      .activation = m.activation == "gelu" ? Activation::kGelu : Activation::kRelu,
+      .pad_token = pad_token};
+  // Without layers the first token's state is the same for all texts. ModernBERT's classifier takes the mean.
+  bert.mean_pooled = bert.layers == 0 && head == ModelHead::kClasses;
+  return encoder_config_file(bert.mean_pooled ? "modernbert" : "bert", bert, head);
+}
+
+MaskedModel make_masked_model(const Config& config, const std::string& from) {
+  if (!from.empty()) return is_pretrained_folder(from) ? open_masked_model(from) : open_masked_run(from);
+  MaskedModel model;
+  model.tokenizer = find_tokenizer(config);
+  model.pretrained =
+      config.model.from.empty()
+          ? describe_masked_model(config, model.tokenizer->vocab_size(), model.tokenizer->roles().pad)
+          : open_pretrained(config.model.from, {.head = ModelHead::kTokens, .lora = lora_options(config)});
+  check_masked_vocabulary(model);
+  return model;
+}
 
 std::unique_ptr<SessionTask> make_masked_task(const Config& config) { return std::make_unique<MaskedTask>(config); }
 

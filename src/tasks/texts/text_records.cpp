@@ -127,22 +127,7 @@ template <class Choose, class Use> void for_each_row(const std::string& path,
     use(Row{record, columns, reader.where()});
   }
 }
-}  // namespace
 
-double number_of(const Json& label, const std::string& where) {
-  const double value = as_number(label);
-  if (!std::isfinite(value) || std::abs(value) > 1e30)
-    fail_user(where, ": the label '", label_text(label), "' is no number");
-  return value;
-}
-
-std::string label_text(const Json& label) { return label.is_string() ? label.text() : label.dump(); }
-
-std::vector<std::string> TextRecords::labels() const {
-  return mapped(records, [&](const TextRecord& record) { return label_text(record.label); });
-}
-
-namespace {
 TextRecords read_labelled(const std::string& path, const DataConfig& data, bool images) {
   TextRecords found{.images = images};
   std::string text_column;
@@ -166,45 +151,7 @@ std::string image_path(const std::string& path, const std::string& image, const 
   if (!file_exists(file)) fail_user(where, ": there is no image '", file, "'");
   return file;
 }
-}  // namespace
 
-TextRecords read_text_records(const std::string& path, const DataConfig& data) {
-  return read_labelled(path, data, false);
-}
-
-TextRecords read_image_records(const std::string& path, const DataConfig& data) {
-  TextRecords found = read_labelled(path, data, true);
-  for (TextRecord& record : found.records) record.text = image_path(path, record.text, record.where);
-  return found;
-}
-
-void for_each_image(const std::string& path, const DataConfig& data, const UseText& use) {
-  DataConfig named = data;
-  named.label_column.clear();
-  for_each_row(path, {&kImages, &kLabels}, data, std::bind_front(columns_of, named, false, true),
-      [&](const Row& row) { use(image_path(path, row.text(row.columns.text), row.where)); });
-}
-
-void for_each_text(const std::string& path, const DataConfig& data, bool pairs, const UseText& use) {
-  if (!has_records(path)) {
-    LineReader lines(path);
-    for (std::string line; lines.next(line);) use(line);
-    return;
-  }
-  DataConfig named = data;
-  named.label_column.clear();  // the file may have no labels
-  if (!pairs) named.pair_column.clear();
-  const auto choose = [&](const Json& record, const std::string& where) {
-    const Columns columns = columns_of(named, false, false, record, where);
-    if (pairs && columns.pair.empty())
-      fail_user(where, ": the model takes two texts, and there is one field with a text");
-    return columns;
-  };
-  for_each_row(path, {&kTexts, &kLabels}, data, choose,
-      [&](const Row& row) { use(pairs ? row.pair() : row.text(row.columns.text)); });
-}
-
-namespace {
 const FieldNames kFirsts{
     "anchor", "query", "question", "text", "sentence", "sentence1", "text1", "premise", "question1"},
     kSeconds{"positive", "answer", "passage", "document", "context", "response", "sentence2", "text2", "hypothesis",
@@ -243,6 +190,55 @@ std::vector<std::string> other_texts(const Json& record, const Columns& columns,
   return others;
 }
 }  // namespace
+
+double number_of(const Json& label, const std::string& where) {
+  const double value = as_number(label);
+  if (!std::isfinite(value) || std::abs(value) > 1e30)
+    fail_user(where, ": the label '", label_text(label), "' is no number");
+  return value;
+}
+
+std::string label_text(const Json& label) { return label.is_string() ? label.text() : label.dump(); }
+
+std::vector<std::string> TextRecords::labels() const {
+  return mapped(records, [&](const TextRecord& record) { return label_text(record.label); });
+}
+
+TextRecords read_text_records(const std::string& path, const DataConfig& data) {
+  return read_labelled(path, data, false);
+}
+
+TextRecords read_image_records(const std::string& path, const DataConfig& data) {
+  TextRecords found = read_labelled(path, data, true);
+  for (TextRecord& record : found.records) record.text = image_path(path, record.text, record.where);
+  return found;
+}
+
+void for_each_image(const std::string& path, const DataConfig& data, const UseText& use) {
+  DataConfig named = data;
+  named.label_column.clear();
+  for_each_row(path, {&kImages, &kLabels}, data, std::bind_front(columns_of, named, false, true),
+      [&](const Row& row) { use(image_path(path, row.text(row.columns.text), row.where)); });
+}
+
+void for_each_text(const std::string& path, const DataConfig& data, bool pairs, const UseText& use) {
+  if (!has_records(path)) {
+    LineReader lines(path);
+    for (std::string line; lines.next(line);) use(line);
+    return;
+  }
+  DataConfig named = data;
+  named.label_column.clear();  // the file may have no labels
+  if (!pairs) named.pair_column.clear();
+  const auto choose = [&](const Json& record, const std::string& where) {
+    const Columns columns = columns_of(named, false, false, record, where);
+    if (pairs && columns.pair.empty())
+      fail_user(where, ": the model takes two texts, and there is one field with a text");
+    return columns;
+  };
+  for_each_row(path, {&kTexts, &kLabels}, data, choose,
+      [&](const Row& row) { use(pairs ? row.pair() : row.text(row.columns.text)); });
+}
 
 TextRecords read_related_texts(const std::string& path, const DataConfig& data) {
   TextRecords found;

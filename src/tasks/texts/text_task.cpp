@@ -1,5 +1,4 @@
 #include "tasks/texts/text_task.h"
-#include <cstdio>
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/numbers.h"
@@ -105,11 +104,7 @@ const TextTask& text_task(TextProblem problem) {
   fail_internal("no task has this problem");
 }
 
-std::string cell(double number) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.6f", number);
-  return text;
-}
+std::string cell(double number) { return printed("%.6f", number); }
 
 Answer class_answer(std::span<const double> probabilities, const std::vector<std::string>& classes, int64_t top) {
   std::vector<size_t> order = numbers_below<size_t>(probabilities.size());

@@ -69,9 +69,8 @@ EvaluationSet::EvaluationSet(ParallelText pairs, const TokenizerPair& tokenizers
 double mean_loss(
     TranslationSession& session, const EvaluationSet& set, const Buckets& buckets, const SharedWork& ranks) {
   EvaluationBatches batches(set.dataset, buckets);
-  const LossTotal total =
-      total_loss(batches.size(), ranks, [&](int64_t index) { return session.trainer->evaluate(batches.at(index)); });
-  return total.sum / static_cast<double>(total.tokens);
+  const auto loss_of = [&](int64_t index) { return session.trainer->evaluate(batches.at(index)); };
+  return total_loss(batches.size(), ranks, loss_of).mean();
 }
 
 std::vector<std::string> translate(

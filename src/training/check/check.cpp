@@ -140,8 +140,7 @@ Finding check_determinism(CheckSubject& subject) {
 Finding check_drift(CheckSubject& subject) {
   if (!subject.bf16_loss) return skipped("no bf16 instructions here, or bf16 is not to be had");
   restart(subject);
-  const LossTotal total = loss_of(subject, subject.batch);
-  const double loss = total.sum / static_cast<double>(total.tokens), other = subject.bf16_loss();
+  const double loss = loss_of(subject, subject.batch).mean(), other = subject.bf16_loss();
   return verdict(
       difference(loss, other) < 0.02, fmt::format("loss {:.5f} in fp32, {:.5f} in bf16: {:.2g} relative, 0.02 allowed",
                                           loss, other, difference(loss, other)));

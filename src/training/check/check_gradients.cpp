@@ -31,10 +31,7 @@ std::vector<ParameterGradient> gradients_of(CheckSubject& subject) {
   return all;
 }
 
-double evaluated_loss(CheckSubject& subject) {
-  const LossTotal total = subject.trainer.evaluate(subject.shape);
-  return total.sum / static_cast<double>(total.tokens);
-}
+double evaluated_loss(CheckSubject& subject) { return subject.trainer.evaluate(subject.shape).mean(); }
 
 // The training loss. Rate 0 keeps the weights, and step 1 always draws the same dropout.
 double trained_loss(CheckSubject& subject) { return subject.trainer.step(subject.shape, 0, 1).loss; }

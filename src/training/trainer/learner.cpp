@@ -48,10 +48,7 @@ void* SingleShapeLearner::slot(const std::string& input, size_t bytes) {
   return store_.data(input);
 }
 
-double SingleShapeLearner::evaluate() {
-  const LossTotal total = trainer_->evaluate(shape_);
-  return total.sum / static_cast<double>(total.tokens);
-}
+double SingleShapeLearner::evaluate() { return trainer_->evaluate(shape_).mean(); }
 
 std::span<float> SingleShapeLearner::parameter(const std::string& name) {
   trainer_->state().pull();

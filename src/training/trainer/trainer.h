@@ -124,6 +124,8 @@ struct SubmittedStep {
 struct LossTotal {
   double sum;
   int64_t tokens;
+
+  double mean() const { return sum / static_cast<double>(tokens); }
 };
 
 class Trainer {

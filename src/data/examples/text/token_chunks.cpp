@@ -58,6 +58,56 @@ std::vector<std::string> find_texts(const std::string& folder) {
   std::ranges::sort(texts);
   return texts;
 }
+
+constexpr uint64_t kOffsets = 0x6f66667365747300u, kOrders = 0x6f72646572730000u;  // two streams of one seed
+
+enum : size_t { kTokenIds, kTargets, kPositions, kStarts };  // arrays
+
+constexpr int64_t kDropEvery = 256;  // batches between which pages of a mapped file stay
+
+// Sets where the document of token t begins in its row, which is at `row`.
+void set_start(OwnedBatch& batch, int64_t row, int64_t t, int64_t start) {
+  batch.data(kStarts)[row + t] = static_cast<int32_t>(start);
+  batch.data(kPositions)[row + t] = static_cast<int32_t>(t - start);
+}
+
+// Fills row `row`: `count` <= length inputs from `first` on, each with the next token as target.
+void fill_row(const TokenStream& stream, const ChunkOptions& options, int64_t row, int64_t first, int64_t count,
+    OwnedBatch& batch) {
+  const int64_t at = row * options.length;
+  int32_t *tokens = batch.data(kTokenIds) + at, *targets = batch.data(kTargets) + at;
+  if (count > 0) {
+    int32_t next = 0;
+    stream.read(first, count, tokens);
+    stream.read(first + count, 1, &next);
+    std::copy_n(tokens + 1, count - 1, targets);
+    targets[count - 1] = next;
+  }
+  std::fill(tokens + count, tokens + options.length, 0);
+  std::fill(targets + count, targets + options.length, -1);
+  if (batch.batch.arrays.size() <= kStarts) return;
+  if (!options.separator_ends) std::replace(targets, targets + count, options.separator, -1);
+  for (int64_t t = 0, start = 0; t < options.length; ++t) {
+    if (t < count && tokens[t] == options.separator) start = t;
+    set_start(batch, at, t, start);
+  }
+}
+
+// `use` distinguishes sequences of one seed.
+uint64_t epoch_key(uint64_t seed, uint64_t use, int64_t epoch) {
+  return mix64(mix64(seed + 0x9e3779b97f4a7c15u) ^ use ^ mix64(static_cast<uint64_t>(epoch)));
+}
+
+constexpr double kShare = 0.15, kMasked = 0.8, kReplaced = 0.9;  // kReplaced: those that become another token included
+constexpr int64_t kScoring = -2;
+constexpr uint64_t kMaskedOffsets = 0x6d61736b6f666673u, kMaskedOrders = 0x6d61736b6f726472u,
+                   kMasks = 0x6d61736b6d61736bu;
+
+double uniform(uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
+
+int64_t places_of(int64_t tokens) { return std::max<int64_t>(1, std::llround(kShare * static_cast<double>(tokens))); }
+
+int64_t template_size(const MaskingOptions& options) { return (options.begin >= 0) + (options.end >= 0); }
 }  // namespace
 
 struct TokenStream::Storage {
@@ -123,47 +173,6 @@ void read_documents(const std::string& path, const std::string& key, FunctionRef
   if (has_documents(path)) return read_records(path, key, document);
   document(read_whole(path));
 }
-
-namespace {
-constexpr uint64_t kOffsets = 0x6f66667365747300u, kOrders = 0x6f72646572730000u;  // two streams of one seed
-
-enum : size_t { kTokenIds, kTargets, kPositions, kStarts };  // arrays
-
-constexpr int64_t kDropEvery = 256;  // batches between which pages of a mapped file stay
-
-// Sets where the document of token t begins in its row, which is at `row`.
-void set_start(OwnedBatch& batch, int64_t row, int64_t t, int64_t start) {
-  batch.data(kStarts)[row + t] = static_cast<int32_t>(start);
-  batch.data(kPositions)[row + t] = static_cast<int32_t>(t - start);
-}
-
-// Fills row `row`: `count` <= length inputs from `first` on, each with the next token as target.
-void fill_row(const TokenStream& stream, const ChunkOptions& options, int64_t row, int64_t first, int64_t count,
-    OwnedBatch& batch) {
-  const int64_t at = row * options.length;
-  int32_t *tokens = batch.data(kTokenIds) + at, *targets = batch.data(kTargets) + at;
-  if (count > 0) {
-    int32_t next = 0;
-    stream.read(first, count, tokens);
-    stream.read(first + count, 1, &next);
-    std::copy_n(tokens + 1, count - 1, targets);
-    targets[count - 1] = next;
-  }
-  std::fill(tokens + count, tokens + options.length, 0);
-  std::fill(targets + count, targets + options.length, -1);
-  if (batch.batch.arrays.size() <= kStarts) return;
-  if (!options.separator_ends) std::replace(targets, targets + count, options.separator, -1);
-  for (int64_t t = 0, start = 0; t < options.length; ++t) {
-    if (t < count && tokens[t] == options.separator) start = t;
-    set_start(batch, at, t, start);
-  }
-}
-
-// `use` distinguishes sequences of one seed.
-uint64_t epoch_key(uint64_t seed, uint64_t use, int64_t epoch) {
-  return mix64(mix64(seed + 0x9e3779b97f4a7c15u) ^ use ^ mix64(static_cast<uint64_t>(epoch)));
-}
-}  // namespace
 
 ShuffledIndex::ShuffledIndex(int64_t count, uint64_t key) : count_(static_cast<uint64_t>(count)), key_(key) {
   half_bits_ = std::max(1, (static_cast<int>(std::bit_width(count_ > 0 ? count_ - 1 : 0)) + 1) / 2);
@@ -272,19 +281,6 @@ const Batch& PackedRows::ordered_batch(int64_t index) {
   fill(index * options_.rows, [](int64_t row) { return row; });
   return owned_.batch;
 }
-
-namespace {
-constexpr double kShare = 0.15, kMasked = 0.8, kReplaced = 0.9;  // kReplaced: those that become another token included
-constexpr int64_t kScoring = -2;
-constexpr uint64_t kMaskedOffsets = 0x6d61736b6f666673u, kMaskedOrders = 0x6d61736b6f726472u,
-                   kMasks = 0x6d61736b6d61736bu;
-
-double uniform(uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
-
-int64_t places_of(int64_t tokens) { return std::max<int64_t>(1, std::llround(kShare * static_cast<double>(tokens))); }
-
-int64_t template_size(const MaskingOptions& options) { return (options.begin >= 0) + (options.end >= 0); }
-}  // namespace
 
 int64_t masked_places(const MaskingOptions& options, int64_t length) {
   return places_of(length - template_size(options));

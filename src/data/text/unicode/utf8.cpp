@@ -21,6 +21,32 @@ size_t well_formed_length(std::string_view text, size_t i) {
   if ((first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F)) return 0;
   return continues(i + 2) && continues(i + 3) ? 4 : 0;
 }
+
+constexpr char32_t kLastSpelling = 0x143;
+
+struct Tables {
+  std::array<std::string, 256> spelling;
+  std::array<int, kLastSpelling + 1> byte;
+
+  Tables() {
+    byte.fill(-1);
+    char32_t next = 0x100;  // for the bytes that are not printable in Latin-1
+    for (int b = 0; b < 256; ++b) {
+      const bool printable = (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
+      const char32_t c = printable ? static_cast<char32_t>(b) : next++;
+      spelling[b] = to_utf8(c);
+      byte[c] = b;
+    }
+  }
+};
+
+const Tables& tables() {
+  static const Tables tables;
+  return tables;
+}
+
+constexpr std::string_view kHexDigits = "0123456789ABCDEF";
+constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 }  // namespace
 
 size_t invalid_utf8_at(std::string_view text) {
@@ -101,34 +127,6 @@ std::vector<std::string_view> split_white_space(std::string_view text) {
   if (start < text.size()) words.push_back(text.substr(start));
   return words;
 }
-
-namespace {
-constexpr char32_t kLastSpelling = 0x143;
-
-struct Tables {
-  std::array<std::string, 256> spelling;
-  std::array<int, kLastSpelling + 1> byte;
-
-  Tables() {
-    byte.fill(-1);
-    char32_t next = 0x100;  // for the bytes that are not printable in Latin-1
-    for (int b = 0; b < 256; ++b) {
-      const bool printable = (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
-      const char32_t c = printable ? static_cast<char32_t>(b) : next++;
-      spelling[b] = to_utf8(c);
-      byte[c] = b;
-    }
-  }
-};
-
-const Tables& tables() {
-  static const Tables tables;
-  return tables;
-}
-
-constexpr std::string_view kHexDigits = "0123456789ABCDEF";
-constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-}  // namespace
 
 void spell_bytes(std::string_view bytes, std::string& spelling) {
   for (const char c : bytes) spelling += tables().spelling[static_cast<unsigned char>(c)];
