@@ -159,7 +159,8 @@ Tensor argsort(At x, bool descending = false);
 Tensor sort(At x, bool descending = false);
 // The `count` largest elements along the last axis, the largest first, and their indices, i32: both [..., count].
 std::pair<Tensor, Tensor> top_k(At x, int64_t count);
-// Rows added up by number: values [..., D], ids i32 [...] in [0, rows) -> [rows, D], zeros where no id points.
+// Rows added up by number: values [..., D], ids i32 [...] in [0, rows) -> [rows, D], zeros where no id points. An
+// id outside is an Error(kUser) when the graph runs on the CPU, and left out on a GPU.
 Tensor scatter_add(At values, Tensor ids, int64_t rows);
 
 // Rows of x [V, ...] by their numbers: ids i32 [...] in [0, V) -> [ids' axes, x's axes behind the first]. An id outside

@@ -166,6 +166,10 @@ class Sequential : public Module {
   }
   // Adds a function of a tensor, such as relu or MaxPool{2}.
   Sequential& add(std::function<Tensor(At)> function);
+  template <class Function>
+  requires std::is_class_v<Function> && std::invocable<Function&, At> Sequential& add(Function function) {
+    return add(std::function<Tensor(At)>(std::move(function)));
+  }
   // Adds a function of a tensor by its name; for names of functions with several forms.
   Sequential& add(Tensor (*function)(At));
   // How many modules and functions there are.

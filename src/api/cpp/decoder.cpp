@@ -1,5 +1,6 @@
 #include "linnet/decoder.h"
 #include "api/cpp/helpers.h"
+#include "api/cpp/learner_state.h"
 #include "api/cpp/pretrained_state.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/matmul/matmul.h"
@@ -104,11 +105,14 @@ TextGenerator::~TextGenerator() = default;
 
 void TextGenerator::take(Learner& learner) {
   float* flat = state_->store.as<float>(state::kParameters);
+  const auto& trained = LearnerAccess::state(learner).weights();
+  const ParameterValues values = trained.evaluated_values();
+  std::vector<float> unpacked;
   for (const ParameterSlot& slot : state_->layout.parameters()) {
-    const std::span<const float> values = learner.parameter(slot.spec.name);
-    if (static_cast<int64_t>(values.size()) != slot.spec.shape.elements())
+    const ParameterSlot& learned = trained.slot_of(slot.spec.name);
+    if (learned.spec.shape != slot.spec.shape)
       fail_user("parameter \"", slot.spec.name, "\" of the learner is of another shape than the decoder's");
-    std::copy(values.begin(), values.end(), flat + slot.offset);
+    std::copy_n(values.of(learned, unpacked), slot.spec.shape.elements(), flat + slot.offset);
   }
   state_->has_weights = true;
 }

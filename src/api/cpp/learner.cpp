@@ -9,6 +9,13 @@
 
 namespace linnet {
 namespace {
+// The first of the inputs that the batch lacks; "": none.
+std::string missing_of(const std::set<std::string>& inputs, const Arrays* batch) {
+  const auto found = std::ranges::find_if(
+      inputs, [&](const std::string& input) { return batch && !is_reserved(input) && !batch->has(input); });
+  return found == inputs.end() ? "" : *found;
+}
+
 void take_output(const TensorView& view, const std::string& name, Arrays& outputs, int64_t rows) {
   const HostTensor copy = dense_copy(view);
   TensorType type = view.type;
@@ -153,13 +160,13 @@ StepResult Learner::State::finish_step(const StepReport& report, const BatchKind
   return {report.loss, report.grad_norm, report.tokens, report.finite, report.skipped};
 }
 
-Arrays Learner::State::outputs_of(const BatchKind& kind, int64_t rows) const {
-  const int64_t whole = kind.rows();
+Arrays Learner::State::outputs_of(
+    const BatchKind& kind, const Arrays* batch, const std::map<int64_t, int64_t>& rows) const {
   Arrays outputs;
-  for (const std::string& name : kind.outputs) {
+  for (const auto& [name, inputs] : kind.outputs) {
+    if (!missing_of(inputs, batch).empty()) continue;
     const TensorView& view = trainer->plans().evaluate_executor(kind.number).output(name);
-    const bool is_cut = rows > 0 && rows < whole && first_axis(view.type) == whole;
-    take_output(view, name, outputs, is_cut ? rows : first_axis(view.type));
+    take_output(view, name, outputs, find_or(rows, first_axis(view.type), first_axis(view.type)));
   }
   return outputs;
 }
@@ -167,6 +174,12 @@ Arrays Learner::State::outputs_of(const BatchKind& kind, int64_t rows) const {
 const ParameterSlot& Learner::State::slot_of(const std::string& name) const {
   if (const ParameterSlot* slot = find_parameter(layout, name)) return *slot;
   fail_user("the model has no parameter \"", name, "\"");
+}
+
+ParameterValues Learner::State::evaluated_values() const {
+  const TrainingState& trained = weights().trainer->state();
+  trained.pull();
+  return trained.values(trained.evaluated());
 }
 
 Learner::Learner(const Module& model, TracedLoss loss, const LearnerOptions& options)
@@ -258,7 +271,7 @@ double Learner::evaluate() {
   const Busy busy(s.busy, "a learner");
   const State::BatchKind& kind = s.given_kind("evaluate");
   const LossTotal total = s.evaluate(kind, 0);
-  s.last_outputs = s.outputs_of(kind, 0);
+  s.last_outputs = s.outputs_of(kind);
   return total.mean();
 }
 
@@ -266,7 +279,8 @@ Evaluation Learner::evaluate(
     Loader& loader, const std::vector<Metric>& metrics, const std::function<void()>& before_batch) {
   State& s = state();
   const Busy busy(s.busy, "a learner");
-  loader.seek({loader.position().epoch, 0});
+  const LoaderPosition before = loader.position();
+  loader.seek({before.epoch, 0});
   Evaluation evaluation;
   double sum = 0;
   std::vector<MetricPart> parts(metrics.size());
@@ -279,14 +293,14 @@ Evaluation Learner::evaluate(
     s.check_padding(kind, batch, total.tokens);
     sum += total.sum;
     evaluation.count += total.tokens;
-    s.last_outputs = s.outputs_of(kind, 0);
+    s.last_outputs = s.outputs_of(kind);
     for (size_t m = 0; m < metrics.size(); ++m) {
       if (!metrics[m].compute) fail_user("the metric \"", metrics[m].name, "\" has no function");
       const MetricPart part = metrics[m].compute(batch, s.last_outputs);
       parts[m].sum += part.sum, parts[m].count += part.count;
     }
   }
-  loader.seek({loader.position().epoch - 1, 0});
+  loader.seek(before);
   evaluation.loss = sum / static_cast<double>(evaluation.count);
   for (size_t m = 0; m < metrics.size(); ++m)
     evaluation.metrics[metrics[m].name] = parts[m].count > 0 ? parts[m].sum / parts[m].count : 0;
@@ -297,19 +311,26 @@ Arrays Learner::predict(const Arrays& batch, int64_t number) {
   State& s = state();
   const Busy busy(s.busy, "a learner");
   const State::BatchKind& kind = s.kind_for(batch);
-  int64_t rows = 0, fewer = 0;
+  std::map<int64_t, int64_t> rows;  // by the planned number
   for (const auto& [name, type] : kind.used) {
     if (!batch.has(name)) continue;
-    const int64_t given = first_axis(batch.type(name));
-    rows = std::max(rows, given);
-    if (given == first_axis(type)) continue;
-    if (fewer > 0 && given != fewer)
-      fail_user("\"", name, "\" has ", given, " rows, and another array of the batch has ", fewer);
-    fewer = given;
+    const int64_t given = first_axis(batch.type(name)), known = rows.emplace(first_axis(type), given).first->second;
+    if (known != given) fail_user("\"", name, "\" has ", given, " rows, and another array of the batch has ", known);
   }
-  s.load(batch, kind, batch.samples > 0 ? batch.samples : rows);
+  const int64_t planned = kind.mask_rows > 0 ? kind.mask_rows : kind.rows();
+  s.load(batch, kind, batch.samples > 0 ? batch.samples : find_or(rows, planned, planned));
   s.evaluate(kind, number);
-  s.last_outputs = s.outputs_of(kind, rows);
+  s.last_outputs = s.outputs_of(kind, &batch, rows);
+  const auto is_sum = [](const State::BatchKind::Output& output) {
+    return output.name == state::kLossSum || output.name == state::kTokenCount;
+  };
+  const auto is_there = [&](const State::BatchKind::Output& output) {
+    return !is_sum(output) && s.last_outputs.has(output.name);
+  };
+  const auto wanted = std::ranges::find_if_not(kind.outputs, is_sum);
+  if (wanted != kind.outputs.end() && std::ranges::none_of(kind.outputs, is_there))
+    fail_user("predict() was not given \"", missing_of(wanted->inputs, &batch), "\", on which the output \"",
+        wanted->name, "\" depends");
   return s.last_outputs;
 }
 

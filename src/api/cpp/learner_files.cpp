@@ -252,18 +252,17 @@ std::vector<ParameterGroup> parameter_groups(const LearnerOptions& options) {
 
 void Learner::save(const std::string& path, const std::string& type) const {
   const Busy busy(state().weights().busy, "a learner");
-  const TrainingState& trained = state().weights().trainer->state();
-  trained.pull();
+  const ParameterLayout& layout = state().weights().layout;
+  const ParameterValues values = state().evaluated_values();
   const Metadata metadata{{"format", "pt"}, {kFilters, kChannelsLast}};
-  if (type == "fp32") return save_model(path, trained.layout(), trained.values(trained.evaluated()), metadata);
+  if (type == "fp32") return save_model(path, layout, values, metadata);
   if (type != "bf16" && type != "fp16")
     fail_user("weights cannot be saved as \"", type, "\"; there are fp32, bf16 and fp16");
   const FileDType dtype = type == "bf16" ? FileDType::kBF16 : FileDType::kF16;
-  const ParameterValues values = trained.values(trained.evaluated());
   std::vector<float> unpacked;
   std::pair<const ParameterSlot*, const float*> held;  // being written, piece by piece
   std::vector<WeightSource> weights;
-  for (const ParameterSlot& slot : trained.layout().parameters())
+  for (const ParameterSlot& slot : layout.parameters())
     weights.push_back(
         {slot.spec.name, dtype, slot.spec.shape, [&, dtype](int64_t first, int64_t count, std::byte* out) {
            if (held.first != &slot) held = {&slot, values.of(slot, unpacked)};
@@ -298,7 +297,8 @@ LoadReport Learner::load(const std::string& path, const LoadOptions& options) {
     taken.push_back(std::move(source));
   }
   for (const TensorEntry& entry : file.entries())
-    if (!used.contains(entry.name)) report.unused.push_back(entry.name);
+    if (!used.contains(entry.name) && !entry.name.ends_with("num_batches_tracked"))  // PyTorch's batch norms count
+      report.unused.push_back(entry.name);
   if (options.strict) check_strict(path, report);
   TrainingState& trained = s.trainer->state();
   trained.pull();

@@ -1,5 +1,6 @@
 // Makes a Learner: records the loss for each batch shape, compares the recordings, and plans.
 #include <algorithm>
+#include <array>
 #include "api/cpp/learner_state.h"
 #include "base/text.h"
 #include "engine/ops/attention/attention.h"
@@ -44,6 +45,17 @@ std::vector<std::string> lines_of(const Graph& graph) {
     lines.push_back(line);
   }
   return lines;
+}
+
+std::set<std::string> inputs_of(const Graph& graph, ValueId value) {
+  const std::vector<bool> is_needed = ancestors_of(graph, std::array{value});
+  std::set<ValueId> read{value};
+  for (NodeId id = 0; id < graph.node_count(); ++id)
+    if (is_needed[id]) read.insert(graph.node(id).in.begin(), graph.node(id).in.end());
+  std::set<std::string> names;
+  for (const GraphInput& input : graph.inputs())
+    if (read.contains(input.value)) names.insert(input.name);
+  return names;
 }
 
 const LearnerOptions& checked_plan(const LearnerOptions& options, const Learner* owner_learner) {
@@ -198,6 +210,11 @@ void Learner::State::check_same_trace(const InputTypes* types, Trace& trace) {
 
 int64_t Learner::State::BatchKind::rows() const { return std::max(mask_rows, most_rows(used)); }
 
+bool Learner::State::BatchKind::knows_padding() const {
+  const std::set<std::string>& inputs = find_item(outputs, state::kTokenCount, &Output::name)->inputs;
+  return inputs.contains(kRowMask) || inputs.contains("labels") || inputs.contains("targets");
+}
+
 // Records what the loss uses of a batch shape.
 void Learner::State::add_kind(const InputTypes* types, bool trained) {
   for (const auto& kind : kinds)
@@ -209,16 +226,18 @@ void Learner::State::add_kind(const InputTypes* types, bool trained) {
   const Graph graph = evaluate_graph(layout, recorded, state::kParameters);
   kind.used = declared(graph);
   kind.lengths = attention_lengths(graph);
-  const auto note = [&](const Graph& recording, std::vector<std::string>& outputs) {
+  const auto find_mask = [&](const Graph& recording) {
     if (const auto mask = recording.find_input(kRowMask)) kind.mask_rows = recording.value(*mask).type.shape[0];
-    for (const GraphOutput& output : recording.outputs()) outputs.push_back(output.name);
   };
-  note(graph, kind.outputs);
+  find_mask(graph);
+  for (const GraphOutput& output : graph.outputs())
+    kind.outputs.push_back({output.name, inputs_of(graph, output.value)});
   if (trained) {
     Trace training({.training = true, .layout = &layout});
     (void)recorded(training);
     check_inputs(kind.used, declared(training.graph()));
-    note(training.graph(), kind.step_outputs);
+    find_mask(training.graph());
+    for (const GraphOutput& output : training.graph().outputs()) kind.step_outputs.push_back(output.name);
   }
   const auto reserve = [&](const std::string& name, size_t bytes) {
     capacities[name] = std::max(capacities[name], bytes);

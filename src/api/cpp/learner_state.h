@@ -29,14 +29,18 @@ struct Learner::State {
   // A batch shape: the arrays, and those that the loss uses.
   struct BatchKind {
     InputTypes types, used;
-    std::vector<std::string> outputs;        // of evaluation
+    struct Output {
+      std::string name;
+      std::set<std::string> inputs;  // that it depends on
+    };
+    std::vector<Output> outputs;             // of evaluation
     std::vector<std::string> step_outputs;   // of training
     std::map<std::string, int64_t> lengths;  // inputs that are lengths of attention, and the most that each may be
     int64_t mask_rows = 0;                   // of the input kRowMask; 0: the loss does not use it
     int number = -1;                         // the trainer's
     bool trained = false;
-    // Whether padding rows are ignored, by the mask or by labels.
-    bool knows_padding() const { return mask_rows > 0 || used.contains("labels") || used.contains("targets"); }
+    // Whether the loss's count can leave out padding rows, by the mask or by labels.
+    bool knows_padding() const;
     int64_t rows() const;
   };
 
@@ -59,8 +63,12 @@ struct Learner::State {
   void check_padding(const BatchKind& kind, const Arrays& batch, int64_t count) const;
   StepResult finish_step(const StepReport& report, const BatchKind& kind);
   LossTotal evaluate(const BatchKind& kind, int64_t batch);
-  Arrays outputs_of(const BatchKind& kind, int64_t rows) const;
+  // `rows`: how many of so many planned rows were given. With a batch, without what depends on an input it lacks.
+  Arrays outputs_of(
+      const BatchKind& kind, const Arrays* batch = nullptr, const std::map<int64_t, int64_t>& rows = {}) const;
   const ParameterSlot& slot_of(const std::string& name) const;
+  // What evaluation and saved models use: the moving average, if there is one. Pulls all states.
+  ParameterValues evaluated_values() const;
   // The learner with the weights: this one, or the one that shares them.
   State& weights() { return owner ? *owner : *this; }
   const State& weights() const { return owner ? *owner : *this; }

@@ -245,7 +245,7 @@ Tensor conv_transpose2d(
   };
   const bool ranks = s.rank() == 4 && w.rank() == 4;
   if (!ranks || s[3] != w[0] || groups < 1 || w[0] % groups != 0 || stride < 1 || padding < 0 || dilation < 1 ||
-      output_padding < 0 || output_padding >= std::max(stride, dilation) || size(1) < 1 || size(2) < 1)
+      output_padding < 0 || output_padding >= stride || size(1) < 1 || size(2) < 1)
     fail_shape(x, "conv_transpose2d: ", s, " with filters ", w, ", stride ", stride, ", padding ", padding,
         ", output padding ", output_padding,
         ": expected [N, H, W, C], [C, R, S, O / groups], and an output padding below the stride");

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <list>
 #include "api/cpp/learner_state.h"
 #include "api/cpp/pretrained_state.h"
 #include "base/fail.h"
@@ -47,17 +48,21 @@ void PretrainedModule::save(Learner& learner, const std::string& folder) const {
   std::vector<float> flat(state_->layout.parameter_count());
   std::set<std::string> own;
   const std::string above = path().empty() ? "" : path() + ".";
+  const auto& trained = LearnerAccess::state(learner).weights();
+  const ParameterValues values = trained.evaluated_values();
+  std::vector<float> unpacked;
   for (const ParameterSlot& slot : state_->layout.parameters()) {
     const std::string name = above + slot.spec.name;
-    const std::span<const float> values = learner.parameter(name);
-    std::ranges::copy(values, flat.data() + slot.offset);
+    std::copy_n(values.of(trained.slot_of(name), unpacked), slot.spec.shape.elements(), flat.data() + slot.offset);
     own.insert(name);
   }
   save_pretrained(state_->model, state_->layout, flat.data(), folder);
   std::vector<SafetensorsTensor> head;
+  std::list<std::vector<float>> of_head;
   for (const ParameterSpec& spec : learner.parameters())
     if (!own.contains(spec.name))
-      head.push_back({spec.name, {DType::kF32, spec.shape}, learner.parameter(spec.name).data()});
+      head.push_back(
+          {spec.name, {DType::kF32, spec.shape}, values.of(trained.slot_of(spec.name), of_head.emplace_back())});
   if (!head.empty()) save_safetensors(folder + "/head.safetensors", head, {{"format", "pt"}});
 }
 

@@ -1,6 +1,7 @@
 #include "models/nn/trace.h"
 #include "base/fail.h"
 #include "engine/ops/movement/movement.h"
+#include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/quantized/quantized.h"
 #include "models/nn/parameter_layout.h"
 
@@ -70,6 +71,9 @@ void Trace::update_buffer(const ParameterSpec& spec, Tensor next) {
   if (!options_.training) fail_user("buffer ", spec.name, " is updated in a graph that does not train");
   if (next.shape() != spec.shape)
     fail_user("buffer ", spec.name, " has the shape ", spec.shape.text(), ", its update ", next.shape().text());
+  // A batch with a NaN changes no parameter, nor what evaluation reads.
+  const Tensor is_finite = apply_scalar(Scalar::kEqual, At(next - next), 0.0);
+  next = apply_scalar(Scalar::kSelect, At(is_finite), next, parameter(spec));
   if (!next_buffers_.emplace(spec.name, next).second)
     fail_user("buffer ", spec.name, " is updated twice in one graph: its module is used twice");
 }

@@ -10,11 +10,17 @@
 namespace linnet {
 namespace {
 void check_alike(const Graph& a, const Graph& b) {
-  bool alike = a.node_count() == b.node_count() && a.value_count() == b.value_count() &&
-               a.inputs().size() == b.inputs().size() && a.outputs().size() == b.outputs().size();
-  for (NodeId id = 0; alike && id < a.node_count(); ++id)
-    alike = a.node(id).op == b.node(id).op && a.node(id).in == b.node(id).in && a.node(id).out == b.node(id).out;
-  if (!alike) fail_user("ONNX: the model's computation depends on the sizes of its inputs");
+  const auto alike = [&](NodeId id) {
+    return a.node(id).op == b.node(id).op && a.node(id).in == b.node(id).in && a.node(id).out == b.node(id).out;
+  };
+  const NodeId shared = std::min(a.node_count(), b.node_count());
+  NodeId same = 0;
+  while (same < shared && alike(same)) ++same;
+  if (same == a.node_count() && same == b.node_count() && a.value_count() == b.value_count() &&
+      a.inputs().size() == b.inputs().size() && a.outputs().size() == b.outputs().size())
+    return;
+  fail_user("ONNX: the model's computation depends on the sizes of its inputs",
+      same < a.node_count() ? ", from " + a.where_text(same) + " on" : "");
 }
 
 // Elements [first, first + count) of a dense tensor whose axis i is axis order[i] of `values`.
@@ -195,7 +201,7 @@ void OnnxLowering::bind_parameter(ValueId value, const OnnxParameter& parameter)
 void OnnxLowering::run() {
   for (current_ = 0; current_ < graph().node_count(); ++current_) {
     const OnnxLower lower = find_onnx_lowering(node().op->name);
-    if (!lower) fail("ONNX has no operator for it");
+    if (!lower) fail("Linnet writes no operator of ONNX for it");
     sizes_read_ = false;
     lower(*this);
     if (!sizes_read_ && attributes_differ()) fail("an attribute depends on the sizes of the inputs");

@@ -41,10 +41,11 @@ std::vector<Tensor> gradient_of_sums(const GradientArgs& args) {
   fail_user("the sums of rows that leave out the id ", sums.padding, " have no gradient");
 }
 
-void check_ids(const TensorView& ids, int64_t vocab_size) {
+void check_ids(const TensorView& ids, int64_t vocab_size, int64_t padding = -1) {
   const int32_t* id = ids.as<const int32_t>();
   for (int64_t i = 0; i < ids.elements(); ++i)
-    if (id[i] < 0 || id[i] >= vocab_size) fail_user("token id ", id[i], " is outside the vocabulary of ", vocab_size);
+    if ((id[i] < 0 || id[i] >= vocab_size) && (padding < 0 || id[i] != padding))
+      fail_user("token id ", id[i], " is outside the vocabulary of ", vocab_size);
 }
 
 // The rows of a table on this rank: ids count from the first one.
@@ -82,7 +83,9 @@ void run_embedding_reference(const KernelArgs& args) {
 }
 
 void start_table(const KernelArgs& args) {
-  if (args.attrs<EmbeddingGradAttrs>().accumulate) copy_operand(args.in[2], args.out[0]);
+  const auto& attrs = args.attrs<EmbeddingGradAttrs>();
+  check_ids(args.in[1], std::max(attrs.all_rows, attrs.vocab_size), attrs.padding);
+  if (attrs.accumulate) copy_operand(args.in[2], args.out[0]);
   else std::memset(args.out[0].data, 0, args.out[0].type.bytes());
 }
 

@@ -10,7 +10,8 @@ std::vector<TensorType> infer_matmul(const InferArgs& args) {
   const Shape &a = args.in[0].shape, &b = args.in[1].shape;
   const std::string both = "got " + a.text() + (attrs.trans_a ? " transposed" : "") + " and " + b.text() +
                            (attrs.trans_b ? " transposed" : "");
-  expect(is_float(args.in[0].dtype) && args.in[0].dtype == args.in[1].dtype, both, ", expected two of one float type");
+  expect(is_float(args.in[0].dtype) && args.in[0].dtype == args.in[1].dtype, both, " of ", dtype_name(args.in[0].dtype),
+      " and ", dtype_name(args.in[1].dtype), ", expected one float type; cast() changes the type");
   expect(a.rank() >= 2 && b.rank() >= 2, both, ", expected matrices");
   const bool batched = b.rank() > 2;
   if (batched) {

@@ -1,6 +1,7 @@
 #include "engine/ops/pointwise/pointwise.h"
 #include <numbers>
 #include "base/numbers.h"
+#include "base/text.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/reduce/reduce.h"
@@ -14,14 +15,18 @@ std::vector<TensorType> infer_pointwise(const InferArgs& args) {
     if (in.shape.elements() > full->shape.elements() ||
         (in.shape.elements() == full->shape.elements() && in.shape.rank() > full->shape.rank()))
       full = &in;
+  const int rank = max_of<int>(args.in, [](const TensorType& in) { return in.shape.rank(); });
+  const TensorType out{full->dtype, with_rank(full->shape, std::max(rank, full->shape.rank()))};
   for (const TensorType& in : args.in) {
-    expect(is_float(in.dtype) && in.dtype == args.in[0].dtype, "got ", args.in[0], " beside ", in,
-        ", expected one float type");
-    if (!find_broadcast(in.shape, full->shape) && middle_row(in.shape, full->shape) == 0)
+    if (!is_float(in.dtype) || in.dtype != args.in[0].dtype) {
+      const auto names = mapped(args.in, [](const TensorType& type) { return type.text(); });
+      throw ShapeProblem("got " + joined(names, " and ") + ", expected one float type; cast() changes the type");
+    }
+    if (!find_broadcast(in.shape, out.shape) && middle_row(in.shape, out.shape) == 0)
       throw ShapeProblem("cannot broadcast " + args.in[0].shape.text() + " with " +
                          (&in == &args.in[0] ? full->shape : in.shape).text());
   }
-  return {*full};
+  return {out};
 }
 
 Tensor pruned(Expression expression, const std::vector<Tensor>& operands, SourceLine where) {
