@@ -181,6 +181,8 @@ TracedValue known_numbers(OnnxElement element, const Shape& shape, const std::ve
   return {.element = element, .known = std::move(host)};
 }
 
+TracedValue known_whole(int64_t value) { return known_numbers(OnnxElement::kInt64, {}, {static_cast<double>(value)}); }
+
 TracedValue known_vector(const std::vector<int64_t>& values) {
   return known_numbers(OnnxElement::kInt64, {static_cast<int64_t>(values.size())}, {values.begin(), values.end()});
 }

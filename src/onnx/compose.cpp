@@ -35,11 +35,10 @@ bool undo_moves(std::vector<Tensor>& x, Shape& full, std::vector<int>& order) {
   return true;
 }
 
-// f(x, axis) before a move.
+// f(x, axis) before the move of a moved tensor.
 template <class F> Tensor along(Tensor x, int axis, const F& f) {
-  const std::optional<Moved> from = moved(x);
-  if (!from) return f(x, axis);
-  return move_axes(f(from->before, from->order[axis]), from->order);
+  const Moved from = *moved(x);
+  return move_axes(f(from.before, from.order[axis]), from.order);
 }
 
 // All axes, with one of them first or last.
@@ -149,7 +148,7 @@ Tensor elementwise_of(const OnnxCall& call, std::vector<Tensor> x, const Formula
   std::vector<Number> elements;
   std::vector<Tensor> operands;  // without repeats
   for (const Tensor& tensor : x) {
-    const auto same = std::ranges::find_if(operands, [&](Tensor t) { return t.id == tensor.id; });
+    const auto same = std::ranges::find(operands, tensor.id, &Tensor::id);
     elements.emplace_back(e, e.input(static_cast<int>(same - operands.begin())));
     if (same == operands.end()) operands.push_back(tensor);
   }

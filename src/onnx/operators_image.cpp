@@ -179,7 +179,6 @@ void conv_transpose(OnnxCall& call) {
   const std::vector<int64_t> extra = call.list("output_padding", std::vector<int64_t>(axes, 0));
   const std::vector<int64_t> wanted = call.list("output_shape");
   const std::string automatic = call.text("auto_pad", "NOTSET");
-  const std::vector<int64_t> pads = call.list("pads", std::vector<int64_t>(2 * axes, 0));
   if (groups < 1 || s[1] % groups != 0 || f[0] != s[1] || extra.size() != axes) call.fail("weight ", f.text());
   if (!wanted.empty() && wanted.size() < axes) call.fail("output_shape for another number of axes");
   Tensor x = channels_last(call.tensor(0));
@@ -187,15 +186,13 @@ void conv_transpose(OnnxCall& call) {
   for (size_t i = 0; i < axes; ++i) {
     const int axis = static_cast<int>(i) + 1;
     const int64_t length = x.dim(axis), last = reach(w[i]) - 1;
-    int64_t before = pads[i], after = pads[i + axes];
+    int64_t before = w[i].before, after = w[i].after;
     const bool same = automatic == "SAME_UPPER" || automatic == "SAME_LOWER";
     if (same || !wanted.empty()) {
       const int64_t out = wanted.empty() ? length * w[i].stride : wanted[wanted.size() - axes + i];
       const int64_t total = (length - 1) * w[i].stride + last + 1 + extra[i] - out, cut = std::max<int64_t>(total, 0);
       before = automatic == "SAME_UPPER" ? cut / 2 : cut - cut / 2;
       after = total - before;
-    } else if (automatic == "VALID") {
-      before = after = 0;
     }
     x = compose::pad(spread(x, axis, w[i].stride), axis, last - before, last - after + extra[i], 0);
     plain.push_back({.size = size[i], .dilation = w[i].dilation});

@@ -238,8 +238,7 @@ void shape_operator(OnnxCall& call) {
 void constant_operator(OnnxCall& call) {
   if (const OnnxTensor* tensor = call.tensor_attribute("value"))
     return call.set(0, {.element = tensor->element, .known = std::make_shared<HostTensor>(read_host_tensor(*tensor))});
-  if (call.has_attribute("value_int"))
-    return call.set(0, known_numbers(OnnxElement::kInt64, {}, {static_cast<double>(call.integer("value_int", 0))}));
+  if (call.has_attribute("value_int")) return call.set(0, known_whole(call.integer("value_int", 0)));
   if (call.has_attribute("value_float"))
     return call.set(0, known_numbers(OnnxElement::kFloat, {}, {call.real("value_float", 0)}));
   if (call.has_attribute("value_ints")) return call.set(0, known_vector(call.list("value_ints")));
@@ -333,10 +332,7 @@ OnnxOperatorRows shape_operators() {
       {"Range", range, "its bounds must be known", {0, 1, 2}},
       {"Reshape", reshape_operator, "the shape must be known"},
       {"Shape", shape_operator},
-      {"Size",
-          [](OnnxCall& call) {
-            call.set(0, known_numbers(OnnxElement::kInt64, {}, {static_cast<double>(call.shape().elements())}));
-          }},
+      {"Size", [](OnnxCall& call) { call.set(0, known_whole(call.shape().elements())); }},
       {"Slice", slice_operator, "starts, ends, axes and steps must be known"},
       {"SpaceToDepth", space_to_depth},
       {"Split", split_operator},
