@@ -16,7 +16,7 @@ Tensor beside_moved(Tensor x, const Shape& full, const std::vector<int>& order) 
   const auto channels = static_cast<int>(std::ranges::find(order, last) - order.begin());
   if (shape.elements() == full[channels] && shape[channels] == full[channels]) return reshape(x, {full[channels]});
   if (2 * shape.elements() > full.elements()) return {};
-  return move_axes(reshape(x, shape), inverse(order));
+  return move_axes(reshape(x, shape), inverse_order(order));
 }
 
 // Computes between two convolutions with channels last too, without moving data.
@@ -180,7 +180,7 @@ Tensor take(Tensor x, int axis, const std::vector<int64_t>& indices) {
   const Tensor first = move_axes(x, order);
   const Tensor rows =
       embedding(reshape(first, {shape[axis], shape.elements() / std::max<int64_t>(shape[axis], 1)}), locations);
-  return move_axes(reshape(rows, with_size(first.shape(), 0, count)), inverse(order));
+  return move_axes(reshape(rows, with_size(first.shape(), 0, count)), inverse_order(order));
 }
 
 Tensor every(Tensor x, int axis, int64_t start, int64_t step, int64_t count) {
@@ -242,12 +242,6 @@ Tensor channels_first(Tensor x) {
   return move_axes(x, order);
 }
 
-std::vector<int> inverse(const std::vector<int>& order) {
-  std::vector<int> result(order.size());
-  for (size_t i = 0; i < order.size(); ++i) result[order[i]] = static_cast<int>(i);
-  return result;
-}
-
 Tensor move_axes(Tensor x, const std::vector<int>& order) {
   if (std::ranges::is_sorted(order)) return x;
   if (const std::optional<Moved> earlier = moved(x)) {
@@ -266,7 +260,9 @@ Tensor move_axes(Tensor x, const std::vector<int>& order) {
 
 Tensor axis_to_front(Tensor x, int axis) { return move_axes(x, axis_order(x.shape().rank(), axis, false)); }
 Tensor axis_to_end(Tensor x, int axis) { return move_axes(x, axis_order(x.shape().rank(), axis, true)); }
-Tensor axis_from_end(Tensor x, int axis) { return move_axes(x, inverse(axis_order(x.shape().rank(), axis, true))); }
+Tensor axis_from_end(Tensor x, int axis) {
+  return move_axes(x, inverse_order(axis_order(x.shape().rank(), axis, true)));
+}
 
 std::vector<bool> named_axes(const OnnxCall& call, const std::vector<int64_t>& axes, int rank) {
   std::vector<bool> named(rank);

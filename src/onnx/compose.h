@@ -116,7 +116,6 @@ Tensor move_axes(Tensor x, const std::vector<int>& order);
 // Between [N, C, ...], ONNX's form of images, and [N, ..., C], that of ops here.
 Tensor channels_last(Tensor x);
 Tensor channels_first(Tensor x);
-std::vector<int> inverse(const std::vector<int>& order);
 
 // User error for an axis that does not exist.
 std::vector<bool> named_axes(const OnnxCall& call, const std::vector<int64_t>& axes, int rank);

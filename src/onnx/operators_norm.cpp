@@ -125,7 +125,7 @@ void mean_variance_normalization(OnnxCall& call) {
   if (s.elements() == 0) return call.set(call.tensor(0));
   const Tensor moved = compose::move_axes(call.tensor(0), order);
   const Tensor y = reshape(normal_rows(reshape(moved, {rows, s.elements() / rows}), 1e-9), moved.shape());
-  call.set(compose::move_axes(y, compose::inverse(order)));
+  call.set(compose::move_axes(y, inverse_order(order)));
 }
 
 void lp_normalization(OnnxCall& call) {

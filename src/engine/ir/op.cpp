@@ -28,6 +28,8 @@ Graph* graph_of(const At& x) {
   return x.value.graph;
 }
 
+int from_start(const At& x, int axis) { return graph_of(x) && axis < 0 ? axis + x.value.shape().rank() : axis; }
+
 std::vector<Tensor> op_results(const OpDef& op, const At& first, const std::vector<Tensor>& rest, Attrs attrs) {
   std::vector<Tensor> operands{first.value};
   operands.insert(operands.end(), rest.begin(), rest.end());

@@ -194,7 +194,8 @@ template <size_t count, auto infer> std::vector<TensorType> takes(const InferArg
 template <class... Parts> void expect(bool condition, const Parts&... parts) {
   if (!condition) throw ShapeProblem(text_of_parts(parts...));
 }
-// OpDef::infer of an op with one float operand, whose type is the result's.
+// OpDef::infer of an op whose result has the first operand's type, and of one with one operand, of floats.
+inline std::vector<TensorType> infer_first(const InferArgs& args) { return {args.in[0]}; }
 std::vector<TensorType> infer_same_float(const InferArgs& args);
 
 Shape leading_axes(const Shape& shape);
@@ -207,5 +208,6 @@ std::vector<Tensor> op_results(
 Tensor op_result(const OpDef& op, const At& first, const std::vector<Tensor>& rest = {}, Attrs attrs = {});
 // Appends the defined ones of `optional`, operands that may be left out.
 std::vector<Tensor> with_defined(std::vector<Tensor> operands, std::initializer_list<Tensor> optional);
-Graph* graph_of(const At& x);  // throws as op_results() does
+Graph* graph_of(const At& x);           // throws as op_results() does
+int from_start(const At& x, int axis);  // an axis of x that may be negative, counted from the end; throws so too
 }  // namespace linnet

@@ -140,6 +140,7 @@ inline bool f32_or_all_reduced(const KernelQuery& query) {
 inline void copy_operand(const TensorView& from, const TensorView& to) {
   if (from.data != to.data) std::memcpy(to.data, from.data, to.type.bytes());
 }
+inline void copy_first(const KernelArgs& args) { copy_operand(args.in[0], args.out[0]); }  // Kernel::run
 // The same on args.device.
 inline void copy_operand_on_device(const KernelArgs& args, const TensorView& from, const TensorView& to) {
   if (from.data != to.data && to.type.bytes() > 0)

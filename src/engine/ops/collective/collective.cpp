@@ -90,8 +90,6 @@ void run_sum(const KernelArgs& args) {
       {reinterpret_cast<float*>(args.workspace), sum_scratch_size(count, ranks)}, args.pool);
 }
 
-void run_share(const KernelArgs& args) { copy_operand(args.in[0], args.out[0]); }
-
 void run_zero(const KernelArgs& args) { std::memset(args.out[0].data, 0, args.out[0].type.bytes()); }
 
 size_t gather_workspace(const KernelQuery& query) {  // the other ranks' parts
@@ -388,7 +386,7 @@ Tensor stage_output(std::span<const Tensor> values, std::span<const Tensor> grad
 }
 
 LINNET_KERNELS(all_reduce, {"ranks", run_sum, all_f32, sum_workspace})
-LINNET_KERNELS(share, {"copy", run_share})
+LINNET_KERNELS(share, {"copy", copy_first})
 LINNET_KERNELS(all_gather, {"ranks", run_collective_gather, all_f32, gather_workspace})
 LINNET_KERNELS(hold, {"reference", run_zero})
 LINNET_KERNELS(stage_output, {"zero", run_zero})

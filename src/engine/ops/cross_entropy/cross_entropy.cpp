@@ -25,10 +25,6 @@ std::vector<TensorType> infer_cross_entropy(const InferArgs& args) {
   return {{full, {}}, {full, {rows.elements()}}};
 }
 
-std::vector<TensorType> infer_cross_entropy_grad(const InferArgs& args) {  // logits, targets, lse, dloss -> dlogits
-  return {args.in[0]};
-}
-
 std::vector<Tensor> cross_entropy_gradient(const GradientArgs& args) {
   return {args.add(kCrossEntropyGrad, {args.in[0], args.in[1], args.out[1], args.out_grad[0]})[0], Tensor{}};
 }
@@ -414,7 +410,7 @@ const OpDef kCrossEntropy{.name = "cross_entropy",
     .decompose = decompose_cross_entropy,
     .storage = reduced<0b1, 0>};
 const OpDef kCrossEntropyGrad{.name = "cross_entropy_grad",
-    .infer = takes<4, infer_cross_entropy_grad>,
+    .infer = takes<4, infer_first>,
     .may_overwrite = overwrites_first,
     .storage = reduced<0b1, 0b1>};
 const OpDef kMaskTargets{.name = "mask_targets", .infer = takes<2, infer_cross_entropy_mask>};

@@ -245,8 +245,7 @@ Tensor max_last(At x) { return reduce(x, Reduction::kMax, with_size(x.value.shap
 Tensor log_sum_exp_last(At x) { return reduce(x, Reduction::kLogSumExp, with_size(x.value.shape(), -1, 1)); }
 
 Tensor cumsum(At x, int axis, bool reverse) {
-  const int from_start = graph_of(x) && axis < 0 ? axis + x.value.shape().rank() : axis;
-  return op_result(kCumsum, x, {}, CumsumAttrs{from_start, reverse});
+  return op_result(kCumsum, x, {}, CumsumAttrs{from_start(x, axis), reverse});
 }
 
 const OpDef kArgmax{.name = "argmax", .infer = takes<1, infer_argmax>};
