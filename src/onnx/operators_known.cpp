@@ -1,7 +1,6 @@
 // Operators on operands that are known, so that the result, or its shape, is computed while tracing.
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <map>
 #include <numbers>
 #include "onnx/compose.h"
