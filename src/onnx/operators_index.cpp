@@ -123,8 +123,7 @@ void scatter_rows(
   if (how == reductions.end()) call.fail("reduction \"", call.text("reduction", ""), "\"");
   const Tensor both = locations.empty() ? data : compose::join({data, updates}, 0);
   // Each result row is a row of `both`; with a reduction, repeats are reduced in rounds.
-  std::vector<std::vector<int64_t>> rounds(1);
-  for (int64_t row = 0; row < rows; ++row) rounds[0].push_back(row);
+  std::vector<std::vector<int64_t>> rounds{numbers_below<int64_t>(rows)};
   std::vector<size_t> used(rows);
   for (size_t i = 0; i < locations.size(); ++i) {
     const auto location = static_cast<size_t>(locations[i]);

@@ -344,10 +344,7 @@ class Placer {
 };
 }  // namespace
 
-size_t most_alive(const std::vector<ArenaBlock>& blocks) {
-  const std::vector<Placed> all = mapped(blocks, [&](const ArenaBlock& block) { return in_lines(block); });
-  return most_alive(all);
-}
+size_t most_alive(const std::vector<ArenaBlock>& blocks) { return most_alive(mapped(blocks, in_lines)); }
 
 ArenaSize place_blocks(std::vector<ArenaBlock>& blocks) {
   Placer placer(blocks);

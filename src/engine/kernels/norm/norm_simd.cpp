@@ -22,10 +22,7 @@ namespace {
 int64_t chunk_rows(int64_t rows, int64_t channels) {
   return std::clamp<int64_t>((1 << 15) / channels, 16, std::max<int64_t>(rows, 16));
 }
-int64_t chunk_count(int64_t rows, int64_t channels) {
-  const int64_t each = chunk_rows(rows, channels);
-  return (rows + each - 1) / each;
-}
+int64_t chunk_count(int64_t rows, int64_t channels) { return ceil_div(rows, chunk_rows(rows, channels)); }
 
 struct BatchNormRows {
   float *scale, *shift;  // [channels]: x * scale + shift

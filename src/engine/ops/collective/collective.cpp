@@ -198,8 +198,7 @@ std::optional<ShardedNode> shard_dropout(const ShardArgs& args) {
 // By heads. User error if heads cannot be divided evenly.
 std::optional<ShardedNode> shard_attention(const ShardArgs& args) {
   AttentionAttrs attrs = args.attrs<AttentionAttrs>();
-  bool any = false;
-  for (size_t i = 0; i < kAttentionFixed; ++i) any = any || args.sharding[i].is_cut();
+  const bool any = std::ranges::any_of(args.sharding.first(kAttentionFixed), &Sharding::is_cut);
   const bool bias_of_samples = attrs.has_bias && args.in[attrs.bias_at(kAttentionFixed)].shape.rank() == 3;
   if (!any || bias_of_samples) return {};
   const int64_t ranks = args.rank.ranks, heads = attrs.heads;

@@ -150,7 +150,6 @@ void run_one_hot(const KernelArgs& args) {
 
 void linear_cross_entropy_expect_operands(const InferArgs& args) {
   const auto& attrs = args.attrs.as<LinearCrossEntropyAttrs>();
-  const bool bias = attrs.bias;
   const TensorType &hidden = args.in[0], &targets = args.in[2];
   if (attrs.packed) expect_packed(args.in[1], attrs.weight);
   const TensorType weight = attrs.packed ? TensorType{hidden.dtype, attrs.weight.weight.shape} : args.in[1];
@@ -159,7 +158,7 @@ void linear_cross_entropy_expect_operands(const InferArgs& args) {
   expect(weight.shape.rank() == 2 && weight.shape[1] == hidden.shape[-1], both, ", expected [V, D]");
   const Shape rows = leading_axes(hidden.shape);
   expect(targets == TensorType{DType::kI32, rows}, "got ", hidden, " and targets ", targets);
-  if (bias)
+  if (attrs.bias)
     expect(args.in[3] == TensorType{weight.dtype, {weight.shape[0]}}, "got weight ", weight, " and bias ", args.in[3]);
 }
 

@@ -34,34 +34,34 @@ std::vector<Tensor> max_pool_gradient(const GradientArgs& args) {
   return args.add(kMaxPoolGrad, {args.out_grad[0], args.out[1]}, attrs);
 }
 
-// body(row, column, channel, offset of the window's first element in the image, offset of the result in its image)
-template <class Body> void for_windows(const Shape& image, const Shape& result, int64_t stride, const Body& body) {
-  const int64_t width = image[2], channels = image[3];
-  int64_t out = 0;
-  for (int64_t row = 0; row < result[1]; ++row)
-    for (int64_t column = 0; column < result[2]; ++column)
-      for (int64_t c = 0; c < channels; ++c, ++out) body((row * stride * width + column * stride) * channels + c, out);
+// body(offset of the window's first element in the images, offset of the result), for several images at once.
+template <class Body>
+void for_windows(ThreadPool& pool, const Shape& images, const Shape& result, int64_t stride, const Body& body) {
+  const int64_t width = images[2], channels = images[3];
+  pool.run(images[0], [&](int64_t n, int) {
+    const int64_t image = n * images.elements(1, 4);
+    int64_t out = n * result.elements(1, 4);
+    for (int64_t row = 0; row < result[1]; ++row)
+      for (int64_t column = 0; column < result[2]; ++column)
+        for (int64_t c = 0; c < channels; ++c, ++out)
+          body(image + (row * stride * width + column * stride) * channels + c, out);
+  });
 }
 
 void run_max_pool_reference(const KernelArgs& args) {
   const auto& attrs = args.attrs<MaxPoolAttrs>();
-  const Shape &image = args.in[0].shape(), &result = args.out[0].shape();
-  const int64_t image_size = image.elements(1, 4), result_size = result.elements(1, 4);
+  const Shape& images = args.in[0].shape();
   for_float(args.in[0].type.dtype, [&]<class T>() {
-    args.pool.run(image[0], [&](int64_t n, int) {
-      const T* x = args.in[0].as<T>() + n * image_size;
-      T* y = args.out[0].as<T>() + n * result_size;
-      auto* locations = args.out[1].as<uint8_t>() + n * result_size;
-      for_windows(image, result, attrs.stride, [&](int64_t first, int64_t out) {
-        T largest = x[first];
-        int64_t location = 0;
-        for (int64_t i = 1; i < attrs.size * attrs.size; ++i) {
-          const T value = x[first + (i / attrs.size * image[2] + i % attrs.size) * image[3]];
-          if (value > largest || std::isnan(value)) largest = value, location = i;
-        }
-        y[out] = largest;
-        locations[out] = static_cast<uint8_t>(location);
-      });
+    const T* x = args.in[0].as<T>();
+    for_windows(args.pool, images, args.out[0].shape(), attrs.stride, [&](int64_t first, int64_t out) {
+      T largest = x[first];
+      int64_t location = 0;
+      for (int64_t i = 1; i < attrs.size * attrs.size; ++i) {
+        const T value = x[first + (i / attrs.size * images[2] + i % attrs.size) * images[3]];
+        if (value > largest || std::isnan(value)) largest = value, location = i;
+      }
+      args.out[0].as<T>()[out] = largest;
+      args.out[1].as<uint8_t>()[out] = static_cast<uint8_t>(location);
     });
   });
 }
@@ -93,18 +93,13 @@ size_t max_pool_grad_workspace(const KernelQuery& query) {
 
 void run_max_pool_grad_reference(const KernelArgs& args) {
   const auto& attrs = args.attrs<MaxPoolAttrs>();
-  const Shape &image = args.out[0].shape(), &result = args.in[0].shape();
-  const int64_t image_size = image.elements(1, 4), result_size = result.elements(1, 4);
+  const Shape& images = args.out[0].shape();
   for_float(args.out[0].type.dtype, [&]<class T>() {
-    args.pool.run(image[0], [&](int64_t n, int) {
-      T* dx = args.out[0].as<T>() + n * image_size;
-      const T* dy = args.in[0].as<T>() + n * result_size;
-      const auto* locations = args.in[1].as<uint8_t>() + n * result_size;
-      std::fill_n(dx, image_size, T{0});
-      for_windows(image, result, attrs.stride, [&](int64_t first, int64_t out) {
-        const int64_t location = locations[out];
-        dx[first + (location / attrs.size * image[2] + location % attrs.size) * image[3]] += dy[out];
-      });
+    T* dx = args.out[0].as<T>();
+    std::fill_n(dx, args.out[0].elements(), T{0});
+    for_windows(args.pool, images, args.in[0].shape(), attrs.stride, [&](int64_t first, int64_t out) {
+      const int64_t location = args.in[1].as<uint8_t>()[out];
+      dx[first + (location / attrs.size * images[2] + location % attrs.size) * images[3]] += args.in[0].as<T>()[out];
     });
   });
 }
