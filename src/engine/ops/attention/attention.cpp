@@ -142,8 +142,6 @@ double attention_forward_flops(const FlopsArgs& args) {
   return 4.0 * static_cast<double>(q[0] * q[2]) * visible;
 }
 
-double backward_flops(const FlopsArgs& args) { return 2 * attention_forward_flops(args); }
-
 // Without a causal mask the number of queries alone chooses the kernel, and decoding does not change it.
 Attrs with_independent_queries(const Attrs& old) {
   AttentionAttrs attrs = old.as<AttentionAttrs>();
@@ -294,11 +292,6 @@ void run_cached_attention_reference(const KernelArgs& args) {
   cached_attention_reference(args);
 }
 
-// q k^T and p v, of all entries of a row of the cache.
-double cached_attention_flops(const FlopsArgs& args) {
-  return 4.0 * static_cast<double>(args.in[0].shape.elements()) * static_cast<double>(args.in[1].shape[1]);
-}
-
 std::vector<TensorType> infer_distance_buckets(const InferArgs& args) {
   const auto& attrs = args.attrs.as<DistanceBucketsAttrs>();
   expect_inputs(args, attrs.has_position);
@@ -352,14 +345,16 @@ const OpDef kAttentionGrad{.name = "attention_grad",
     .product = ProductKind::kAttention,
     .with_precision = set_precision<AttentionAttrs>,
     .by_gpu_library = true,
-    .flops = backward_flops};
+    .flops = [](const FlopsArgs& args) { return 2 * attention_forward_flops(args); }};
 // Masked scores are constants. Softmax gives them probability 0, so its gradient there is 0 already.
 const OpDef kMaskScores{.name = "mask_scores", .infer = infer_attention_mask, .gradient = first_gradient};
 
 const OpDef kCachedAttention{.name = "cached_attention",
     .infer = infer_cached_attention,
     .strided_inputs = 0b111,
-    .flops = cached_attention_flops};
+    .flops = [](const FlopsArgs& args) {  // q k^T and p v, of all entries of a row of the cache
+      return 4.0 * static_cast<double>(args.in[0].shape.elements()) * static_cast<double>(args.in[1].shape[1]);
+    }};
 
 Tensor attention_probabilities(const DecomposeArgs& args) {
   return softmax(masked_scores(args.attrs<AttentionAttrs>(), args.in));

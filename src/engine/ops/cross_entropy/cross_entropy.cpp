@@ -25,10 +25,6 @@ std::vector<TensorType> infer_cross_entropy(const InferArgs& args) {
   return {{full, {}}, {full, {rows.elements()}}};
 }
 
-std::vector<Tensor> cross_entropy_gradient(const GradientArgs& args) {
-  return {args.add(kCrossEntropyGrad, {args.in[0], args.in[1], args.out[1], args.out_grad[0]})[0], Tensor{}};
-}
-
 std::vector<TensorType> infer_one_hot(const InferArgs& args) {
   expect(args.in[0].dtype == DType::kI32, "got ", args.in[0], ", expected i32");
   const auto& [classes, dtype] = args.attrs.as<OneHotAttrs>();
@@ -219,11 +215,6 @@ double product_flops(const FlopsArgs& args) {
   return 2.0 * static_cast<double>(args.in[2].shape.elements()) * static_cast<double>(weight.elements());
 }
 
-double grad_flops(const FlopsArgs& args) {
-  const auto& attrs = args.attrs<LinearCrossEntropyAttrs>();
-  return (1 + attrs.loss + attrs.weight_gradient) * product_flops(args);
-}
-
 const TensorView* accumulator(const KernelArgs& args) {
   return args.attrs<LinearCrossEntropyAttrs>().accumulate ? &args.in.back() : nullptr;
 }
@@ -405,7 +396,9 @@ bool supports_linear_cross_entropy(const KernelQuery& query) {
 
 const OpDef kCrossEntropy{.name = "cross_entropy",
     .infer = takes<2, infer_cross_entropy>,
-    .gradient = cross_entropy_gradient,
+    .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
+      return {args.add(kCrossEntropyGrad, {args.in[0], args.in[1], args.out[1], args.out_grad[0]})[0], Tensor{}};
+    },
     .decompose = decompose_cross_entropy,
     .storage = reduced<0b1, 0>};
 const OpDef kCrossEntropyGrad{.name = "cross_entropy_grad",
@@ -452,7 +445,10 @@ const OpDef kLinearCrossEntropyGrad{.name = "linear_cross_entropy_grad",
     .product = ProductKind::kMatrix,
     .with_precision = set_precision<LinearCrossEntropyAttrs>,
     .by_gpu_library = true,
-    .flops = grad_flops};
+    .flops = [](const FlopsArgs& args) {
+      const auto& attrs = args.attrs<LinearCrossEntropyAttrs>();
+      return (1 + attrs.loss + attrs.weight_gradient) * product_flops(args);
+    }};
 
 Tensor linear_cross_entropy_sum(
     At hidden, Tensor weight, std::optional<Tensor> bias, Tensor targets, double label_smoothing) {

@@ -101,10 +101,6 @@ std::vector<Tensor> gradient_concat(const GradientArgs& args) {
   return split(args.out_grad[0], axis, sizes);
 }
 
-std::vector<Tensor> gradient_permute(const GradientArgs& args) {
-  return {permute(args.out_grad[0], inverse_order(args.attrs<PermuteAttrs>().order))};
-}
-
 StorageRule moved(const Node&) { return {.rest = Storage::kMoved}; }  // of ops that only move elements
 
 template <class... Parts> [[noreturn]] void fail_shape(const At& x, const Parts&... parts) {
@@ -356,7 +352,9 @@ const OpDef kConcat{.name = "concat",
     .storage = moved};
 const OpDef kPermute{.name = "permute",
     .infer = takes<1, infer_permute>,
-    .gradient = gradient_permute,
+    .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
+      return {permute(args.out_grad[0], inverse_order(args.attrs<PermuteAttrs>().order))};
+    },
     .strided_inputs = 1,
     .algebra = always<Algebra::kMove>,
     .storage = moved};

@@ -161,17 +161,11 @@ double convolution_flops(const Shape& pooled, int64_t channels) {
   return 2.0 * 9 * 4 * static_cast<double>(pooled.elements()) * static_cast<double>(channels);
 }
 
-double conv_pool_forward_flops(const FlopsArgs& args) {
-  return convolution_flops(args.out[0].shape, args.in[0].shape[3]);
-}
 double conv_pool_weight_grad_flops(const FlopsArgs& args) {
   const double product = args.in.size() == 4 ? 2.0 * static_cast<double>(args.in[1].shape.elements()) *
                                                    static_cast<double>(args.in[2].shape[1])
                                              : 0.0;
   return product + convolution_flops(args.in[1].shape, args.in[0].shape[3]);
-}
-double conv_pool_input_grad_flops(const FlopsArgs& args) {
-  return convolution_flops(args.in[2].shape, args.out[0].shape[3]);
 }
 
 // One image element for the convolution, zero outside.
@@ -383,12 +377,12 @@ const OpDef kConvReluPool{.name = "conv_relu_pool",
     .infer = takes<3, infer_conv_pool>,
     .gradient = conv_pool_gradient,
     .decompose = decompose_conv_pool,
-    .flops = conv_pool_forward_flops};
+    .flops = [](const FlopsArgs& args) { return convolution_flops(args.out[0].shape, args.in[0].shape[3]); }};
 const OpDef kConvReluPoolWeightGrad{
     .name = "conv_relu_pool_weight_grad", .infer = infer_conv_pool_weight_grad, .flops = conv_pool_weight_grad_flops};
 const OpDef kConvReluPoolInputGrad{.name = "conv_relu_pool_input_grad",
     .infer = takes<3, infer_conv_pool_input_grad>,
-    .flops = conv_pool_input_grad_flops};
+    .flops = [](const FlopsArgs& args) { return convolution_flops(args.in[2].shape, args.out[0].shape[3]); }};
 
 Tensor conv_relu_pool(At x, Tensor weight, Tensor bias, PixelScaling scaling) {
   return op_result(kConvReluPool, x, {weight, bias}, ConvReluPoolAttrs{std::move(scaling), {}});
