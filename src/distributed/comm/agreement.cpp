@@ -91,10 +91,7 @@ void check_equal(Communicator& world, const std::string& what, const std::string
 }
 
 bool any_rank(Communicator& world, bool here) {
-  const auto mine = static_cast<std::byte>(here);
-  std::vector<std::byte> all(world.size());
-  all_gather(world, {&mine, 1}, all);
-  return std::ranges::count(all, std::byte{1}) > 0;
+  return std::ranges::count(all_gather(world, static_cast<std::byte>(here)), std::byte{1}) > 0;
 }
 
 int64_t clock_offset(Communicator& world, FunctionRef<int64_t()> clock) {
