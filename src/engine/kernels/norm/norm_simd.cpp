@@ -353,7 +353,7 @@ void check_types(bool is_bf16, std::initializer_list<StoredFloats> operands) {
 }  // namespace
 
 size_t batch_norm_workspace(int64_t rows, int64_t channels) {
-  return static_cast<size_t>((2 * chunk_count(rows, channels) + 5) * channels) * sizeof(float);
+  return bytes_for<float>((2 * chunk_count(rows, channels) + 5) * channels);
 }
 
 void batch_norm_forward(const BatchNormArgs& args, StoredFloats residual, MutableStoredFloats y, float* mean,
@@ -413,7 +413,7 @@ void row_norm_forward(const RowNormForward& args, ThreadPool& pool) {
 }
 
 size_t row_norm_backward_workspace(int64_t rows, int64_t width) {
-  return static_cast<size_t>(row_chunks(rows) * 2 * width) * sizeof(float);
+  return bytes_for<float>(row_chunks(rows) * 2 * width);
 }
 
 void row_norm_backward(const RowNormBackward& args, void* workspace, ThreadPool& pool) {

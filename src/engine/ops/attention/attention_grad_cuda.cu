@@ -236,7 +236,7 @@ size_t workspace(const KernelQuery& query) {
   size_t bytes = 0;
   for_size<false>(q[2] / attrs.heads, [&]<class Tile>() {
     const int64_t tiles = (q[1] + Tile::kTile - 1) / Tile::kTile;
-    bytes = static_cast<size_t>(q[0] * tiles * attrs.heads * (q[1] + query.in[1].shape[1] - 1)) * sizeof(float);
+    bytes = bytes_for<float>(q[0] * tiles * attrs.heads * (q[1] + query.in[1].shape[1] - 1));
   });
   return bytes;
 }

@@ -93,7 +93,7 @@ void run_sum(const KernelArgs& args) {
 void run_zero(const KernelArgs& args) { std::memset(args.out[0].data, 0, args.out[0].type.bytes()); }
 
 size_t gather_workspace(const KernelQuery& query) {  // the other ranks' parts
-  return static_cast<size_t>(query.out[0].shape.elements() - query.in[0].shape.elements()) * sizeof(float);
+  return bytes_for<float>(query.out[0].shape.elements() - query.in[0].shape.elements());
 }
 
 void run_collective_gather(const KernelArgs& args) {

@@ -100,9 +100,7 @@ void run_cross_entropy_grad_reference(const KernelArgs& args) {
   });
 }
 
-size_t cross_entropy_workspace(const KernelQuery& query) {
-  return static_cast<size_t>(query.out[1].shape.elements()) * sizeof(float);
-}
+size_t cross_entropy_workspace(const KernelQuery& query) { return bytes_for<float>(query.out[1].shape.elements()); }
 
 void run_cross_entropy(const KernelArgs& args) {
   const int64_t classes = args.in[0].shape()[-1], rows = args.out[1].elements();
@@ -262,8 +260,7 @@ struct RowLoss {  // in double
 };
 
 size_t reference_workspace(const KernelQuery& query) {
-  const auto& attrs = query.attrs<LinearCrossEntropyAttrs>();
-  return static_cast<size_t>(attrs.weight_shape(query.in[1])[0]) * sizeof(double);
+  return bytes_for<double>(query.attrs<LinearCrossEntropyAttrs>().weight_shape(query.in[1])[0]);
 }
 
 // The references compute a row by itself.

@@ -88,7 +88,7 @@ void run_max_pool_grad(const KernelArgs& args) {
 }
 
 size_t max_pool_grad_workspace(const KernelQuery& query) {
-  return static_cast<size_t>(query.threads * query.out[0].shape.elements(2, 4)) * sizeof(float);
+  return bytes_for<float>(query.threads * query.out[0].shape.elements(2, 4));
 }
 
 void run_max_pool_grad_reference(const KernelArgs& args) {

@@ -98,9 +98,7 @@ bool supports_rope(const KernelQuery& query) {
          query.attrs<RopeAttrs>().head_size <= kRopeMaxHeadSize;
 }
 
-size_t rope_workspace(const KernelQuery& query) {
-  return static_cast<size_t>(query.attrs<RopeAttrs>().half()) * sizeof(double);
-}
+size_t rope_workspace(const KernelQuery& query) { return bytes_for<double>(query.attrs<RopeAttrs>().half()); }
 
 void run_rope(const KernelArgs& args) {
   const auto& attrs = args.attrs<RopeAttrs>();
