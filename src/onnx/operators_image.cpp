@@ -200,15 +200,13 @@ void conv_transpose(OnnxCall& call) {
   // [C, O / groups, ...] -> [O, C / groups, ...], flipped.
   Tensor weight = call.tensor(1);
   for (size_t i = 0; i < axes; ++i) {
-    std::vector<int64_t> backward;
-    for (int64_t j = size[i]; j-- > 0;) backward.push_back(j);
+    const std::vector<int64_t> backward = mapped(size[i], [&](int64_t j) { return size[i] - 1 - j; });
     weight = compose::take(weight, static_cast<int>(i) + 2, backward);
   }
-  std::vector<Tensor> parts;
-  std::vector<int> swapped{1, 0};
-  for (size_t i = 0; i < axes; ++i) swapped.push_back(static_cast<int>(i) + 2);
-  for (const Tensor& part : split_evenly(weight, 0, static_cast<int>(groups)))
-    parts.push_back(compose::move_axes(part, swapped));
+  std::vector<int> swapped = numbers_below<int>(axes + 2);
+  std::swap(swapped[0], swapped[1]);
+  const std::vector<Tensor> parts = mapped(split_evenly(weight, 0, static_cast<int>(groups)),
+      [&](const Tensor& part) { return compose::move_axes(part, swapped); });
   Tensor y = convolution(call, x, compose::join(parts, 0), plain, groups);
   if (call.has(2)) y = y + call.tensor(2);
   call.set(channels_first(y));

@@ -1,6 +1,7 @@
 // Operators that move, repeat or reshape elements or make shapes.
 #include <algorithm>
 #include <numeric>
+#include "base/numbers.h"
 #include "onnx/compose.h"
 
 namespace linnet {
@@ -57,9 +58,8 @@ void flatten(OnnxCall& call) {
 
 void squeeze(OnnxCall& call) {
   const Shape shape = call.shape();
-  const std::vector<int64_t> given = call.ints_or_list(1, "axes");
   const bool is_given = call.has(1) || call.has_attribute("axes");
-  std::vector<bool> gone = compose::named_axes(call, given, shape.rank());
+  std::vector<bool> gone = compose::named_axes(call, call.ints_or_list(1, "axes"), shape.rank());
   for (int axis = 0; !is_given && axis < shape.rank(); ++axis) gone[axis] = shape[axis] == 1;
   Shape result;
   for (int axis = 0; axis < shape.rank(); ++axis) {
@@ -117,7 +117,7 @@ void split_operator(OnnxCall& call) {
   const int64_t count = call.integer("num_outputs", static_cast<int64_t>(call.results()));
   if (sizes.empty()) {
     if (count < 1) call.fail("no parts");
-    const int64_t each = (size + count - 1) / count;
+    const int64_t each = ceil_div(size, count);
     for (int64_t i = 0, left = size; i < count; ++i, left -= each) sizes.push_back(std::clamp<int64_t>(left, 0, each));
   }
   if (std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) != size || sizes.size() != call.results() ||

@@ -23,6 +23,7 @@ struct TensorView {
   Shape strides;  // elements
 
   template <class T> T* as() const { return static_cast<T*>(data); }
+  template <class T> std::span<T> numbers() const { return {as<T>(), static_cast<size_t>(elements())}; }
   const Shape& shape() const { return type.shape; }
   int64_t elements() const { return type.shape.elements(); }
   int64_t element_size() const { return static_cast<int64_t>(dtype_size(type.dtype)); }  // bytes

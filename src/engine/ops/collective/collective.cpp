@@ -1,5 +1,7 @@
 #include "engine/ops/collective/collective.h"
 #include <algorithm>
+#include <set>
+#include <utility>
 #include "distributed/comm/tensor_group.h"
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/broadcast.h"
@@ -51,13 +53,10 @@ std::vector<TensorType> infer_collective_gather(const InferArgs& args) {
   const auto& attrs = args.attrs.as<AllGatherAttrs>();
   const TensorType& out = args.in[0];
   expect(is_float(out.dtype) && attrs.axis >= 0 && attrs.axis < out.shape.rank(), "got ", out);
-  int64_t size = 0, own = 0;
-  for (const int64_t part : attrs.parts) {
-    size += part;
-    own += part_of_axis(part, {attrs.rank, attrs.ranks}).count;
-  }
+  const auto own_count = [&](int64_t part) { return part_of_axis(part, {attrs.rank, attrs.ranks}).count; };
+  const auto own = sum_of<int64_t>(attrs.parts, own_count);
   expect(out.shape[attrs.axis] == own, "got ", out, ", expected ", own, " along axis ", attrs.axis);
-  return {{out.dtype, with_size(out.shape, attrs.axis, size)}};
+  return {{out.dtype, with_size(out.shape, attrs.axis, sum_of<int64_t>(attrs.parts))}};
 }
 
 std::vector<TensorType> infer_stage_output(const InferArgs& args) {
@@ -241,21 +240,16 @@ std::optional<ShardedNode> shard_rope(const ShardArgs& args) {  // by heads, as 
   return node;
 }
 
-std::vector<int64_t> ends_of(std::span<const int64_t> sizes) {
-  std::vector<int64_t> ends;
-  int64_t end = 0;
-  for (const int64_t size : sizes)
-    if (size > 0) ends.push_back(end += size);
-  return ends;
-}
-
 // The sizes between the ends of either.
 std::vector<int64_t> common_parts(std::span<const int64_t> a, std::span<const int64_t> b) {
-  std::vector<int64_t> ends = ends_of(a);
-  for (const int64_t end : ends_of(b)) ends.push_back(end);
-  std::ranges::sort(ends);
-  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
-  return mapped(ends.size(), [&](size_t i) { return ends[i] - (i > 0 ? ends[i - 1] : 0); });
+  std::set<int64_t> ends;
+  for (const std::span<const int64_t> sizes : {a, b}) {
+    int64_t end = 0;
+    for (const int64_t size : sizes) ends.insert(end += size);
+  }
+  ends.erase(0);  // of empty parts
+  int64_t begin = 0;
+  return mapped(ends, [&](int64_t end) { return end - std::exchange(begin, end); });
 }
 
 // Along the divided axis: the pieces are the parts of the operand.

@@ -11,9 +11,8 @@
 namespace linnet {
 namespace {
 void check_targets(const TensorView& targets, int64_t classes) {
-  const int32_t* target = targets.as<const int32_t>();
-  for (int64_t i = 0; i < targets.elements(); ++i)
-    if (target[i] >= classes) fail_user("target id ", target[i], " is outside the vocabulary of ", classes);
+  for (const int32_t target : targets.numbers<int32_t>())
+    if (target >= classes) fail_user("target id ", target, " is outside the vocabulary of ", classes);
 }
 
 std::vector<TensorType> infer_cross_entropy(const InferArgs& args) {

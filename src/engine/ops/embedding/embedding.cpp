@@ -42,9 +42,8 @@ std::vector<Tensor> gradient_of_sums(const GradientArgs& args) {
 }
 
 void check_ids(const TensorView& ids, int64_t vocab_size) {
-  const int32_t* id = ids.as<const int32_t>();
-  for (int64_t i = 0; i < ids.elements(); ++i)
-    if (id[i] < 0 || id[i] >= vocab_size) fail_user("token id ", id[i], " is outside the vocabulary of ", vocab_size);
+  for (const int32_t id : ids.numbers<int32_t>())
+    if (id < 0 || id >= vocab_size) fail_user("token id ", id, " is outside the vocabulary of ", vocab_size);
 }
 
 // The rows of a table on this rank: ids count from the first one.
