@@ -165,6 +165,10 @@ Tensor by_channel(Tensor values, int rank) {
   return reshape(values, Shape(mapped(rank, [&](int axis) { return axis == 1 ? channels : 1; })));
 }
 
+Tensor reversed(Tensor x, int axis) {
+  return take(x, axis, mapped(x.dim(axis), [&](int64_t i) { return x.dim(axis) - 1 - i; }));
+}
+
 Tensor take(Tensor x, int axis, const std::vector<int64_t>& indices) {
   if (moved(x)) return along(x, axis, [&](Tensor x, int axis) { return take(x, axis, indices); });
   const auto count = static_cast<int64_t>(indices.size());

@@ -199,10 +199,7 @@ void conv_transpose(OnnxCall& call) {
   }
   // [C, O / groups, ...] -> [O, C / groups, ...], flipped.
   Tensor weight = call.tensor(1);
-  for (size_t i = 0; i < axes; ++i) {
-    const std::vector<int64_t> backward = mapped(size[i], [&](int64_t j) { return size[i] - 1 - j; });
-    weight = compose::take(weight, static_cast<int>(i) + 2, backward);
-  }
+  for (size_t i = 0; i < axes; ++i) weight = compose::reversed(weight, static_cast<int>(i) + 2);
   std::vector<int> swapped = numbers_below<int>(axes + 2);
   std::swap(swapped[0], swapped[1]);
   const std::vector<Tensor> parts = mapped(split_evenly(weight, 0, static_cast<int>(groups)),
@@ -256,9 +253,7 @@ Tensor window_sizes(OnnxCall& call, const Shape& s, const Windows& w, const Wind
       }
     sizes = std::move(next);
   }
-  Shape shape(counts);
-  shape.push_back(1);
-  return call.values(shape, sizes, traced_dtype(call.element()));
+  return call.values(with_axes(Shape(counts), {1}), sizes, traced_dtype(call.element()));
 }
 
 Tensor window_sums(const OnnxCall& call, const Windows& w, const std::vector<int64_t>& counts, Tensor x) {

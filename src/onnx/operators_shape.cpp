@@ -1,6 +1,5 @@
 // Operators that move, repeat or reshape elements or make shapes.
 #include <algorithm>
-#include <numeric>
 #include "base/numbers.h"
 #include "onnx/compose.h"
 
@@ -87,9 +86,7 @@ void unsqueeze(OnnxCall& call) {
 
 void transpose(OnnxCall& call) {
   const int rank = call.shape().rank();
-  std::vector<int64_t> given(rank);
-  std::iota(given.rbegin(), given.rend(), 0);
-  given = call.list("perm", given);
+  const std::vector<int64_t> given = call.list("perm", mapped<int64_t>(rank, [&](int i) { return rank - 1 - i; }));
   std::vector<int> order;
   std::vector<bool> seen(rank);
   for (const int64_t axis : given) {
@@ -120,7 +117,7 @@ void split_operator(OnnxCall& call) {
     const int64_t each = ceil_div(size, count);
     for (int64_t i = 0, left = size; i < count; ++i, left -= each) sizes.push_back(std::clamp<int64_t>(left, 0, each));
   }
-  if (std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) != size || sizes.size() != call.results() ||
+  if (sum_of<int64_t>(sizes) != size || sizes.size() != call.results() ||
       std::ranges::any_of(sizes, [](int64_t part) { return part < 0; }))
     call.fail("the parts do not add up to axis ", axis, " of ", call.shape().text());
   const Tensor x = call.tensor(0);

@@ -20,6 +20,11 @@ Shape with_size(Shape shape, int axis, int64_t size) {
   return shape;
 }
 
+Shape with_axes(Shape shape, const Shape& last) {
+  for (const int64_t size : last.sizes()) shape.push_back(size);
+  return shape;
+}
+
 Graph* graph_of(const At& x) {
   if (!x.value.defined())
     throw Error(ErrorKind::kShape, x.where.text() + ": an undefined tensor is used as an operand");

@@ -200,6 +200,7 @@ std::vector<TensorType> infer_same_float(const InferArgs& args);
 
 Shape leading_axes(const Shape& shape);
 Shape with_size(Shape shape, int axis, int64_t size);
+Shape with_axes(Shape shape, const Shape& last);  // more axes behind its own
 
 // The results of a new node, in the graph and at the line of its first operand. Throws Error(kShape) with the line if
 // that operand is undefined or its graph is gone.

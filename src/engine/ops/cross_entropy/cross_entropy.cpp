@@ -28,9 +28,7 @@ std::vector<TensorType> infer_one_hot(const InferArgs& args) {
   expect(args.in[0].dtype == DType::kI32, "got ", args.in[0], ", expected i32");
   const auto& [classes, dtype] = args.attrs.as<OneHotAttrs>();
   expect(classes > 0, classes, " classes; there is at least one");
-  Shape shape = args.in[0].shape;
-  shape.push_back(classes);
-  return {{dtype, shape}};
+  return {{dtype, with_axes(args.in[0].shape, {classes})}};
 }
 
 // Multiplies rows without a target away.

@@ -8,9 +8,7 @@ std::vector<TensorType> infer_embedding(const InferArgs& args) {
   expect(args.in[0].shape.rank() == 2 && is_float(args.in[0].dtype), "got table ", args.in[0],
       ", expected [vocab, width]");
   expect(args.in[1].dtype == DType::kI32, "got ids ", args.in[1], ", expected i32");
-  Shape shape = args.in[1].shape;
-  shape.push_back(args.in[0].shape[1]);
-  return {{args.in[0].dtype, shape}};
+  return {{args.in[0].dtype, with_axes(args.in[1].shape, {args.in[0].shape[1]})}};
 }
 
 std::vector<TensorType> infer_embedding_grad(const InferArgs& args) {
