@@ -234,17 +234,8 @@ Tensor join(const std::vector<Tensor>& parts, int axis) {
   return move_axes(joined(before, first->order[axis]), first->order);
 }
 
-Tensor channels_last(Tensor x) {
-  std::vector<int> order{0};
-  for (int axis = 2; axis < x.shape().rank(); ++axis) order.push_back(axis);
-  order.push_back(1);
-  return move_axes(x, order);
-}
-Tensor channels_first(Tensor x) {
-  std::vector<int> order{0, x.shape().rank() - 1};
-  for (int axis = 1; axis + 1 < x.shape().rank(); ++axis) order.push_back(axis);
-  return move_axes(x, order);
-}
+Tensor channels_last(Tensor x) { return axis_to_end(x, 1); }
+Tensor channels_first(Tensor x) { return axis_from_end(x, 1); }
 
 Tensor move_axes(Tensor x, const std::vector<int>& order) {
   if (std::ranges::is_sorted(order)) return x;

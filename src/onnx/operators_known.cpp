@@ -201,11 +201,10 @@ void window(OnnxCall& call, double a0, double a1, double a2) {
   const bool periodic = call.flag("periodic", true);
   const auto element = static_cast<OnnxElement>(call.integer("output_datatype", 1));
   const double n = periodic ? static_cast<double>(size) : static_cast<double>(size - 1);
-  std::vector<double> values;
-  for (int64_t i = 0; i < size; ++i) {
+  const std::vector<double> values = mapped(size, [&](int64_t i) {
     const double angle = 2 * std::numbers::pi * static_cast<double>(i) / n;
-    values.push_back(a0 - a1 * std::cos(angle) + a2 * std::cos(2 * angle));
-  }
+    return a0 - a1 * std::cos(angle) + a2 * std::cos(2 * angle);
+  });
   call.set(0, known_numbers(element, {size}, values));
 }
 }  // namespace

@@ -21,15 +21,13 @@ SizeSets default_sizes(size_t symbols) {
 }
 
 std::vector<Graph> trace_all(const OnnxSource& source, const SizeSets& sets) {
-  std::vector<Graph> traces;
-  for (const std::vector<int64_t>& sizes : sets) {
+  return mapped(sets, [&](const std::vector<int64_t>& sizes) {
     Trace trace;
     source.trace(trace, sizes);
     const Graph basic =
         decompose(trace.finish(), [](const OpDef& op) { return find_onnx_lowering(op.name) != nullptr; });
-    traces.push_back(remove_dead_code(basic));
-  }
-  return traces;
+    return remove_dead_code(basic);
+  });
 }
 
 std::map<std::string, OnnxParameter> parameters_of(
