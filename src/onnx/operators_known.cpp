@@ -152,14 +152,13 @@ void reverse_sequence(OnnxCall& call) {
             batch = call.axis(call.integer("batch_axis", 1), x.shape().rank());
   const std::vector<int64_t> lengths = call.ints(1);
   if (static_cast<int64_t>(lengths.size()) != x.dim(batch)) call.fail("a length for each sequence is needed");
-  std::vector<Tensor> rows;
-  for (int64_t row = 0; row < x.dim(batch); ++row) {
+  const std::vector<Tensor> rows = mapped(x.dim(batch), [&](int64_t row) {
     const int64_t length = lengths[row];
     if (length < 0 || length > x.dim(time)) call.fail("a length beyond the sequence's");
     std::vector<int64_t> order = numbers_below<int64_t>(x.dim(time));
     std::reverse(order.begin(), order.begin() + length);
-    rows.push_back(compose::take(slice(x, batch, row, 1), time, order));
-  }
+    return compose::take(slice(x, batch, row, 1), time, order);
+  });
   call.set(compose::join(rows, batch));
 }
 

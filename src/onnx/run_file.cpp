@@ -214,13 +214,11 @@ OnnxRunReport run_onnx_file(
     const auto bytes = static_cast<size_t>(host.type().bytes());
     forward.set(name, std::span(static_cast<const std::byte*>(host.data()), bytes));
   }
-  std::vector<double> seconds;
-  for (int64_t i = 0; i < options.repeats; ++i) {
+  report.seconds = median(mapped(options.repeats, [&](int64_t) {
     const double begin = now();
     forward.run();
-    seconds.push_back(now() - begin);
-  }
-  report.seconds = median(std::move(seconds));
+    return now() - begin;
+  }));
   report.memory_bytes = forward.memory_bytes();
   if (options.profile) report.nodes = forward.time_nodes(options.repeats);
   std::vector<SafetensorsTensor> results;

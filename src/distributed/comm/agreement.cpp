@@ -153,12 +153,10 @@ std::vector<std::string> SharedWork::texts(
   });
   const std::vector<std::string> all = gather_texts(world_, joined(own));
   std::vector<size_t> next(all.size());
-  std::vector<std::string> results;
-  for (int64_t item = 0; item < count; ++item) {
+  return mapped(count, [&](int64_t item) {
     const auto rank = static_cast<size_t>(item % world_.size());
-    results.push_back(next_text(all[rank], next[rank]));
-  }
-  return results;
+    return next_text(all[rank], next[rank]);
+  });
 }
 
 std::string SharedWork::text(FunctionRef<std::string()> work) const {

@@ -90,11 +90,10 @@ Tensor by_heads(Tensor x, int64_t heads, int64_t repeat) {
 
 Tensor by_places(Tensor bias, int64_t queries, int64_t keys) {  // [..., H, Tq + Tk - 1] -> [..., H, Tq, Tk]
   const bool of_samples = bias.shape().rank() == 3;
-  std::vector<Tensor> rows;
-  for (int64_t i = 0; i < queries; ++i) {
+  const std::vector<Tensor> rows = mapped(queries, [&](int64_t i) {
     const Tensor row = slice(bias, -1, queries - 1 - i, keys);
-    rows.push_back(reshape(row, of_samples ? Shape{bias.dim(0), bias.dim(1), 1, keys} : Shape{bias.dim(0), 1, keys}));
-  }
+    return reshape(row, of_samples ? Shape{bias.dim(0), bias.dim(1), 1, keys} : Shape{bias.dim(0), 1, keys});
+  });
   return queries == 1 ? rows[0] : concat(rows[0], std::span(rows).subspan(1), of_samples ? 2 : 1);
 }
 

@@ -361,13 +361,11 @@ Tensor all_gather(At x, const Sharding& sharding, const TensorRank& rank) {
 Tensor hold(At x, std::span<const Tensor> others) { return op_result(kHold, x, {others.begin(), others.end()}); }
 
 Tensor cut(At x, const Sharding& sharding, const TensorRank& rank) {
-  std::vector<Tensor> pieces;
   int64_t before = 0;
-  for (const int64_t part : sharding.parts) {
+  const std::vector<Tensor> pieces = mapped(sharding.parts, [&](int64_t part) {
     const AxisPart own = part_of_axis(part, rank);
-    pieces.push_back(slice(x, sharding.axis, before + own.first, own.count));
-    before += part;
-  }
+    return slice(x, sharding.axis, std::exchange(before, before + part) + own.first, own.count);
+  });
   if (pieces.size() == 1) return pieces[0];
   return concat(pieces, sharding.axis, x.where);
 }

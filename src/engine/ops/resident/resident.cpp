@@ -14,23 +14,19 @@ std::vector<TensorType> infer_resident_gather(const InferArgs& args) {  // order
   expect(
       rows > 0 && order.shape[0] % rows == 0, "an order of ", order.shape[0], " does not divide into ", rows, " rows");
   expect_cursor(args.in[1]);
-  std::vector<TensorType> out;
-  for (const TensorType& data : args.in.subspan(2)) {
+  return mapped(args.in.subspan(2), [&](const TensorType& data) {
     expect(data.shape.rank() >= 1, "got data ", data);
-    out.push_back({data.dtype, with_size(data.shape, 0, rows)});
-  }
-  return out;
+    return TensorType{data.dtype, with_size(data.shape, 0, rows)};
+  });
 }
 
 std::vector<TensorType> infer_pick(const InferArgs& args) {  // cursor, tables...
   expect(args.in.size() >= 2, "got no table");
   expect_cursor(args.in[0]);
-  std::vector<TensorType> out;
-  for (const TensorType& table : args.in.subspan(1)) {
+  return mapped(args.in.subspan(1), [](const TensorType& table) {
     expect(table.shape.rank() == 2, "got table ", table, ", expected [S, n]");
-    out.push_back({table.dtype, {table.shape[1]}});
-  }
-  return out;
+    return TensorType{table.dtype, {table.shape[1]}};
+  });
 }
 
 std::vector<TensorType> infer_resident_write(const InferArgs& args) {  // table, cursor, scalars...
