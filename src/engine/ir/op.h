@@ -207,6 +207,7 @@ Shape with_axes(Shape shape, const Shape& last);  // more axes behind its own
 std::vector<Tensor> op_results(
     const OpDef& op, const At& first, const std::vector<Tensor>& rest = {}, Attrs attrs = {});
 Tensor op_result(const OpDef& op, const At& first, const std::vector<Tensor>& rest = {}, Attrs attrs = {});
+std::vector<Tensor> with_more(std::vector<Tensor> operands, std::span<const Tensor> more);
 // Appends the defined ones of `optional`, operands that may be left out.
 std::vector<Tensor> with_defined(std::vector<Tensor> operands, std::initializer_list<Tensor> optional);
 Graph* graph_of(const At& x);           // throws as op_results() does

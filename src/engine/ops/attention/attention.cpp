@@ -63,9 +63,8 @@ std::vector<TensorType> infer_attention_grad(const InferArgs& args) {
 }
 
 std::vector<Tensor> attention_gradient(const GradientArgs& args) {
-  std::vector<Tensor> in{args.in[0], args.in[1], args.in[2], args.out[0], args.out[1], args.out_grad[0]};
-  in.insert(in.end(), args.in.begin() + 3, args.in.end());
-  std::vector<Tensor> gradients = args.graph.add(kAttentionGrad, in, args.node.attrs, args.node.where);
+  const std::vector<Tensor> in{args.in[0], args.in[1], args.in[2], args.out[0], args.out[1], args.out_grad[0]};
+  std::vector<Tensor> gradients = args.add(kAttentionGrad, with_more(in, args.in.subspan(3)));
   const auto& attrs = args.attrs<AttentionAttrs>();
   const Tensor of_bias = gradients.back();
   gradients.resize(3);

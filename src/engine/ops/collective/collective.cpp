@@ -371,9 +371,7 @@ Tensor cut(At x, const Sharding& sharding, const TensorRank& rank) {
 }
 
 Tensor stage_output(std::span<const Tensor> values, std::span<const Tensor> gradients, SourceLine where) {
-  std::vector<Tensor> in(values.begin(), values.end());
-  in.insert(in.end(), gradients.begin(), gradients.end());
-  return values.front().graph->add_one(kStageOutput, in, {}, where);
+  return values.front().graph->add_one(kStageOutput, with_more({values.begin(), values.end()}, gradients), {}, where);
 }
 
 LINNET_KERNELS(all_reduce, {"ranks", run_sum, all_f32, sum_workspace})

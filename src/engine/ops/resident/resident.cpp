@@ -41,12 +41,6 @@ std::vector<TensorType> infer_resident_write(const InferArgs& args) {  // table,
   return {table, kCursor};
 }
 
-std::vector<Tensor> behind(Tensor first, std::span<const Tensor> rest) {
-  std::vector<Tensor> operands{first};
-  operands.insert(operands.end(), rest.begin(), rest.end());
-  return operands;
-}
-
 int64_t read_cursor(const TensorView& cursor, int64_t steps) {  // must be below `steps`
   const int32_t step = *cursor.as<int32_t>();
   if (step < 0 || step >= steps) fail_internal("a cursor beyond the steps that were prepared");
@@ -96,7 +90,7 @@ const OpDef kPickRows{.name = "pick_rows", .infer = infer_pick};
 const OpDef kWriteRow{.name = "write_row", .infer = infer_resident_write, .may_overwrite = overwrites_same};
 
 std::vector<Tensor> gather_rows(At order, Tensor cursor, std::span<const Tensor> data, int64_t rows) {
-  return op_results(kGatherRows, order, behind(cursor, data), GatherRowsAttrs{rows});
+  return op_results(kGatherRows, order, with_more({cursor}, data), GatherRowsAttrs{rows});
 }
 
 std::vector<Tensor> pick_rows(At cursor, std::span<const Tensor> tables) {
@@ -104,7 +98,7 @@ std::vector<Tensor> pick_rows(At cursor, std::span<const Tensor> tables) {
 }
 
 RowWrite write_row(At table, Tensor cursor, std::span<const Tensor> scalars) {
-  const std::vector<Tensor> out = op_results(kWriteRow, table, behind(cursor, scalars));
+  const std::vector<Tensor> out = op_results(kWriteRow, table, with_more({cursor}, scalars));
   return {out[0], out[1]};
 }
 
