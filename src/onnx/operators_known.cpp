@@ -22,8 +22,7 @@ uint64_t as_bits(const OnnxCall& call, double value) {
 double as_number(const OnnxCall& call, uint64_t bits) {
   const int size = bits_of(call);
   if (size < 64) bits &= (uint64_t{1} << size) - 1;
-  const OnnxElement element = call.element();
-  const bool has_sign = is_signed(element);
+  const bool has_sign = is_signed(call.element());
   if (has_sign && size < 64 && (bits >> (size - 1)) != 0) bits |= ~((uint64_t{1} << size) - 1);
   const double number = has_sign ? static_cast<double>(static_cast<int64_t>(bits)) : static_cast<double>(bits);
   if (std::abs(number) > 9007199254740992.0) call.fail("a result beyond 2^53");
@@ -87,7 +86,7 @@ void bit_shift(OnnxCall& call) {
 void compress(OnnxCall& call) {
   Tensor x = call.tensor(0);
   int axis = 0;
-  if (call.has_attribute("axis")) axis = call.axis(call.integer("axis", 0), x.shape().rank());
+  if (call.has_attribute("axis")) axis = call.axis_of(0);
   else x = reshape(x, {x.shape().elements()});
   const std::vector<double> condition = call.numbers(1);
   std::vector<int64_t> taken;

@@ -142,7 +142,7 @@ void reduce(OnnxCall& call, Kind kind) {
 void over_axis(OnnxCall& call, const std::function<Tensor(Tensor)>& of_last) {
   const Shape shape = call.shape();
   const bool flat = call.opset() < 13;
-  const int axis = call.axis(call.integer("axis", flat ? 1 : -1), shape.rank());
+  const int axis = call.axis_of(flat ? 1 : -1);
   const Tensor x = call.tensor(0);
   if (flat)
     return call.set(reshape(of_last(reshape(x, {shape.elements(0, axis), shape.elements(axis, shape.rank())})), shape));

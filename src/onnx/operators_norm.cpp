@@ -129,8 +129,7 @@ void mean_variance_normalization(OnnxCall& call) {
 }
 
 void lp_normalization(OnnxCall& call) {
-  const int rank = call.shape().rank();
-  const int axis = call.axis(call.integer("axis", -1), rank);
+  const int axis = call.axis_of(-1);
   const bool squares = call.integer("p", 2) == 2;
   const Tensor x = compose::axis_to_end(call.tensor(0), axis);
   const Tensor sizes = elementwise(call, {x}, [=](Number x) { return squares ? square(x) : abs(x); });

@@ -184,8 +184,7 @@ MutableAttentionRows mutable_attention_rows(const TensorView& x) {
 }
 
 bool has_attention_tiles(const KernelQuery& query) {  // tiles hold heads of up to 256
-  const auto& attrs = query.attrs<AttentionAttrs>();
-  return f32_or_reduced(query) && query.in[0].shape[2] / attrs.heads <= 256;
+  return f32_or_reduced(query) && query.in[0].shape[2] / query.attrs<AttentionAttrs>().heads <= 256;
 }
 
 AttentionArgs attention_sizes(const KernelQuery& query) {

@@ -12,8 +12,7 @@ std::vector<TensorType> infer_matmul(const InferArgs& args) {
                            (attrs.trans_b ? " transposed" : "");
   expect(is_float(args.in[0].dtype) && args.in[0].dtype == args.in[1].dtype, both, ", expected two of one float type");
   expect(a.rank() >= 2 && b.rank() >= 2, both, ", expected matrices");
-  const bool batched = b.rank() > 2;
-  if (batched) {
+  if (b.rank() > 2) {
     const bool same = std::ranges::equal(a.sizes().first(a.rank() - 2), b.sizes().first(b.rank() - 2));
     expect(same, both, ", expected equal leading axes");
   } else {
