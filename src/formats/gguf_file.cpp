@@ -24,10 +24,7 @@ class Reader {
     std::memcpy(&value, take(sizeof value).data(), sizeof value);
     return value;
   }
-  std::string text() {
-    const std::string_view bytes = take(number<uint64_t>());
-    return std::string(bytes);
-  }
+  std::string text() { return std::string(take(number<uint64_t>())); }
   // A count of things of at least `least` bytes each.
   uint64_t count(const char* what, uint64_t least) {
     const uint64_t value = number<uint64_t>();

@@ -37,14 +37,11 @@ std::vector<uint64_t> data_sums(const std::vector<std::span<const std::byte>>& t
     const auto& piece = pieces[i];
     found[i] = data_checksum(0, piece.data(), piece.size());
   });
-  std::vector<uint64_t> sums;
-  size_t next = 0;
-  for (const auto& data : tensors) {
+  const uint64_t* next = found.data();
+  return mapped(tensors, [&](const auto& data) {
     const size_t count = ceil_div(data.size(), kChecksumPiece);
-    sums.push_back(data_checksum(0, found.data() + next, count * sizeof(uint64_t)));
-    next += count;
-  }
-  return sums;
+    return data_checksum(0, std::exchange(next, next + count), count * sizeof(uint64_t));
+  });
 }
 
 std::string text_of(const SafetensorsMetadata& metadata, const char* key) { return find_or(metadata, key, ""); }

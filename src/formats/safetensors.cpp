@@ -87,11 +87,10 @@ class HeaderReader {
   // Sets `shape`; returns the tensor's bytes.
   uint64_t shape(const std::string& who, const Json& value, FileDType dtype, Shape& shape) const {
     if (!value.is_array()) fail(who, " has a shape that is not a list");
-    std::vector<int64_t> sizes;
-    for (const Json& size : value) {
+    const std::vector<int64_t> sizes = mapped(value, [&](const Json& size) {
       if (!size.is_natural()) fail(who, " has a shape with ", size.dump(), " in it");
-      sizes.push_back(static_cast<int64_t>(size.get<uint64_t>()));
-    }
+      return static_cast<int64_t>(size.get<uint64_t>());
+    });
     const uint64_t bytes = tensor_bytes(path_, who, sizes, dtype);
     shape = Shape(sizes);
     return bytes;

@@ -345,10 +345,7 @@ void Engine::choose_next(Job& job, const SlotModel::Output& output) const {
   if (const size_t next = job.result.tokens.size() + 1; next < settings.begin.size())
     return void(job.picked = settings.begin[next]);
   const TokenMask* allowed = job.filter ? job.filter->allowed() : nullptr;
-  if (job.filter && !allowed) {
-    job.picked = -1;
-    return;
-  }
+  if (job.filter && !allowed) return void(job.picked = -1);
   const int64_t written = std::ssize(job.result.tokens);
   TokenMask ruled;
   if (settings.rules.any()) {

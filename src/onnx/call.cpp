@@ -11,14 +11,12 @@ namespace {
 std::string_view name_of(const OnnxOperatorRow& row) { return row.name; }
 
 std::vector<int64_t> whole_numbers(const HostTensor& tensor) {
-  std::vector<int64_t> result;
-  for (const double value : tensor.values()) {
+  return mapped(tensor.values(), [](double value) {
     constexpr double kLimit = 9223372036854775807.0;  // 2^63 as a double
-    result.push_back(value >= kLimit    ? std::numeric_limits<int64_t>::max()
-                     : value <= -kLimit ? std::numeric_limits<int64_t>::min()
-                                        : static_cast<int64_t>(std::isnan(value) ? 0 : value));
-  }
-  return result;
+    return value >= kLimit    ? std::numeric_limits<int64_t>::max()
+           : value <= -kLimit ? std::numeric_limits<int64_t>::min()
+                              : static_cast<int64_t>(std::isnan(value) ? 0 : value);
+  });
 }
 
 template <class T> T value_or(const OnnxAttribute* attribute, T OnnxAttribute::*value, const T& otherwise = {}) {
@@ -180,6 +178,8 @@ TracedValue known_numbers(OnnxElement element, const Shape& shape, const std::ve
   }
   return {.element = element, .known = std::move(host)};
 }
+
+TracedValue known_whole(int64_t value) { return known_numbers(OnnxElement::kInt64, {}, {static_cast<double>(value)}); }
 
 TracedValue known_vector(const std::vector<int64_t>& values) {
   return known_numbers(OnnxElement::kInt64, {static_cast<int64_t>(values.size())}, {values.begin(), values.end()});

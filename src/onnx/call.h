@@ -47,6 +47,7 @@ bool is_float(OnnxElement element);
 HostTensor read_host_tensor(const OnnxTensor& tensor);
 
 TracedValue known_numbers(OnnxElement element, const Shape& shape, const std::vector<double>& values);
+TracedValue known_whole(int64_t value);                        // int64 []
 TracedValue known_vector(const std::vector<int64_t>& values);  // int64 [n]
 
 class OnnxCall {

@@ -16,7 +16,7 @@ Tensor beside_moved(Tensor x, const Shape& full, const std::vector<int>& order) 
   const auto channels = static_cast<int>(std::ranges::find(order, last) - order.begin());
   if (shape.elements() == full[channels] && shape[channels] == full[channels]) return reshape(x, {full[channels]});
   if (2 * shape.elements() > full.elements()) return {};
-  return move_axes(reshape(x, shape), inverse(order));
+  return move_axes(reshape(x, shape), inverse_order(order));
 }
 
 // Computes between two convolutions with channels last too, without moving data.
@@ -35,11 +35,10 @@ bool undo_moves(std::vector<Tensor>& x, Shape& full, std::vector<int>& order) {
   return true;
 }
 
-// f(x, axis) before a move.
+// f(x, axis) before the move of a moved tensor.
 template <class F> Tensor along(Tensor x, int axis, const F& f) {
-  const std::optional<Moved> from = moved(x);
-  if (!from) return f(x, axis);
-  return move_axes(f(from->before, from->order[axis]), from->order);
+  const Moved from = *moved(x);
+  return move_axes(f(from.before, from.order[axis]), from.order);
 }
 
 // All axes, with one of them first or last.
@@ -149,7 +148,7 @@ Tensor elementwise_of(const OnnxCall& call, std::vector<Tensor> x, const Formula
   std::vector<Number> elements;
   std::vector<Tensor> operands;  // without repeats
   for (const Tensor& tensor : x) {
-    const auto same = std::ranges::find_if(operands, [&](Tensor t) { return t.id == tensor.id; });
+    const auto same = std::ranges::find(operands, tensor.id, &Tensor::id);
     elements.emplace_back(e, e.input(static_cast<int>(same - operands.begin())));
     if (same == operands.end()) operands.push_back(tensor);
   }
@@ -164,6 +163,10 @@ Tensor add(const OnnxCall& call, Tensor a, Tensor b) {
 Tensor by_channel(Tensor values, int rank) {
   const int64_t channels = values.shape().elements();
   return reshape(values, Shape(mapped(rank, [&](int axis) { return axis == 1 ? channels : 1; })));
+}
+
+Tensor reversed(Tensor x, int axis) {
+  return take(x, axis, mapped(x.dim(axis), [&](int64_t i) { return x.dim(axis) - 1 - i; }));
 }
 
 Tensor take(Tensor x, int axis, const std::vector<int64_t>& indices) {
@@ -181,7 +184,7 @@ Tensor take(Tensor x, int axis, const std::vector<int64_t>& indices) {
   const Tensor first = move_axes(x, order);
   const Tensor rows =
       embedding(reshape(first, {shape[axis], shape.elements() / std::max<int64_t>(shape[axis], 1)}), locations);
-  return move_axes(reshape(rows, with_size(first.shape(), 0, count)), inverse(order));
+  return move_axes(reshape(rows, with_size(first.shape(), 0, count)), inverse_order(order));
 }
 
 Tensor every(Tensor x, int axis, int64_t start, int64_t step, int64_t count) {
@@ -231,23 +234,8 @@ Tensor join(const std::vector<Tensor>& parts, int axis) {
   return move_axes(joined(before, first->order[axis]), first->order);
 }
 
-Tensor channels_last(Tensor x) {
-  std::vector<int> order{0};
-  for (int axis = 2; axis < x.shape().rank(); ++axis) order.push_back(axis);
-  order.push_back(1);
-  return move_axes(x, order);
-}
-Tensor channels_first(Tensor x) {
-  std::vector<int> order{0, x.shape().rank() - 1};
-  for (int axis = 1; axis + 1 < x.shape().rank(); ++axis) order.push_back(axis);
-  return move_axes(x, order);
-}
-
-std::vector<int> inverse(const std::vector<int>& order) {
-  std::vector<int> result(order.size());
-  for (size_t i = 0; i < order.size(); ++i) result[order[i]] = static_cast<int>(i);
-  return result;
-}
+Tensor channels_last(Tensor x) { return axis_to_end(x, 1); }
+Tensor channels_first(Tensor x) { return axis_from_end(x, 1); }
 
 Tensor move_axes(Tensor x, const std::vector<int>& order) {
   if (std::ranges::is_sorted(order)) return x;
@@ -267,7 +255,9 @@ Tensor move_axes(Tensor x, const std::vector<int>& order) {
 
 Tensor axis_to_front(Tensor x, int axis) { return move_axes(x, axis_order(x.shape().rank(), axis, false)); }
 Tensor axis_to_end(Tensor x, int axis) { return move_axes(x, axis_order(x.shape().rank(), axis, true)); }
-Tensor axis_from_end(Tensor x, int axis) { return move_axes(x, inverse(axis_order(x.shape().rank(), axis, true))); }
+Tensor axis_from_end(Tensor x, int axis) {
+  return move_axes(x, inverse_order(axis_order(x.shape().rank(), axis, true)));
+}
 
 std::vector<bool> named_axes(const OnnxCall& call, const std::vector<int64_t>& axes, int rank) {
   std::vector<bool> named(rank);

@@ -90,6 +90,7 @@ Tensor by_channel(Tensor values, int rank);
 
 // Elements along an axis by `indices`, each in [0, size).
 Tensor take(Tensor x, int axis, const std::vector<int64_t>& indices);
+Tensor reversed(Tensor x, int axis);
 // Elements start, start + step, ..., `count` of them; step >= 1.
 Tensor every(Tensor x, int axis, int64_t start, int64_t step, int64_t count);
 Tensor repeat_each(Tensor x, int axis, int64_t times);  // each element `times` times
@@ -116,7 +117,6 @@ Tensor move_axes(Tensor x, const std::vector<int>& order);
 // Between [N, C, ...], ONNX's form of images, and [N, ..., C], that of ops here.
 Tensor channels_last(Tensor x);
 Tensor channels_first(Tensor x);
-std::vector<int> inverse(const std::vector<int>& order);
 
 // User error for an axis that does not exist.
 std::vector<bool> named_axes(const OnnxCall& call, const std::vector<int64_t>& axes, int rank);

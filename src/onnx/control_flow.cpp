@@ -96,7 +96,7 @@ std::vector<TracedValue> OnnxNetwork::trace_loop(Graph& graph, const OnnxNode& n
     if (round == kMostRounds || (!is_certain && rounds > kMostRounds))
       call.fail("it may run more than ", kMostRounds, " times");
     if (!is_certain && stacks > 0) call.fail("how many parts it stacks is computed by the network");
-    std::vector<TracedValue> arguments{known_numbers(OnnxElement::kInt64, {}, {static_cast<double>(round)}), goes_on};
+    std::vector<TracedValue> arguments{known_whole(round), goes_on};
     arguments.insert(arguments.end(), carried.begin(), carried.end());
     const std::vector<TracedValue> results = trace_body(graph, node, "body", values, arguments, 1 + kept + stacks);
     for (size_t i = 0; i < kept; ++i)
@@ -142,7 +142,7 @@ std::vector<TracedValue> OnnxNetwork::trace_scan(Graph& graph, const OnnxNode& n
       const int64_t part = backwards[i - states] ? rounds - 1 - round : round;
       OnnxNode gather{.name = node.name, .op = "Gather", .in = {"x", "part"}, .out = {"y"}};
       gather.attributes = {int_attribute("axis", axes[i - states])};
-      const TracedValue index = known_numbers(OnnxElement::kInt64, {}, {static_cast<double>(part)});
+      const TracedValue index = known_whole(part);
       arguments.push_back(run_operator(graph, gather, 13, {operands[i], index}, operands[i].known != nullptr)[0]);
     }
     const std::vector<TracedValue> results = trace_body(graph, node, "body", values, arguments, states + stacks);

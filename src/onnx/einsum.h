@@ -87,11 +87,10 @@ class Einsum {
 
   // The axes that "..." stands for are called 0, 1 and so on, the last one of each term alike.
   void name_rest(const std::vector<Tensor>& operands) {
-    std::vector<size_t> counts;
-    for (size_t i = 0; i < terms_.size(); ++i) {
+    const std::vector<size_t> counts = mapped(terms_.size(), [&](size_t i) {
       const size_t letters = terms_[i].letters.size(), rank = operands[i].shape().rank();
-      counts.push_back(has(terms_[i].letters, kRest) && rank + 1 > letters ? rank + 1 - letters : 0);
-    }
+      return has(terms_[i].letters, kRest) && rank + 1 > letters ? rank + 1 - letters : 0;
+    });
     const std::string names = std::string("0123456789").substr(0, *std::ranges::max_element(counts));
     const auto name = [](std::string& letters, const std::string& names) {
       if (has(letters, kRest)) letters.replace(letters.find(kRest), 1, names);

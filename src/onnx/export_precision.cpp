@@ -219,11 +219,8 @@ OnnxTensor constant_in_half(const OnnxTensor& tensor) {
 }
 
 void rename(OnnxGraph& graph, const std::string& from, const std::string& to) {
-  for (OnnxNode& node : graph.nodes) {
+  for (OnnxNode& node : graph.nodes)
     for (auto* names : {&node.in, &node.out}) std::ranges::replace(*names, from, to);
-    for (OnnxAttribute& attribute : node.attributes)
-      if (attribute.graph) rename(*attribute.graph, from, to);
-  }
 }
 
 class HalfNodes {
@@ -303,14 +300,13 @@ void set_half(OnnxModel& model) {
   for (const OnnxValueInfo& input : graph.inputs) {
     if (input.element != OnnxElement::kFloat) continue;
     const std::string half = input.name + ".float16";
-    rename(graph, input.name, half);
+    each_graph(graph, [&](OnnxGraph& inner) { rename(inner, input.name, half); });
     first.push_back(cast_node(input.name, half, OnnxElement::kFloat16));
     floats.insert(half);
   }
   for (const OnnxValueInfo& output : graph.outputs) {
     if (output.element != OnnxElement::kFloat) continue;
-    for (OnnxNode& node : graph.nodes)
-      for (auto* names : {&node.in, &node.out}) std::ranges::replace(*names, output.name, output.name + ".float16");
+    rename(graph, output.name, output.name + ".float16");
     last.push_back(cast_node(output.name + ".float16", output.name, OnnxElement::kFloat));
   }
   HalfNodes(std::move(floats)).rewrite(graph);
@@ -320,10 +316,7 @@ void set_half(OnnxModel& model) {
 }  // namespace
 
 OnnxPrecision onnx_precision(const std::string& name) {
-  if (name == "fp32") return OnnxPrecision::kF32;
-  if (name == "fp16") return OnnxPrecision::kF16;
-  if (name == "int8-dynamic") return OnnxPrecision::kInt8Dynamic;
-  if (name == "int8-qdq") return OnnxPrecision::kInt8Qdq;
+  if (const auto precision = enum_value<OnnxPrecision>(name)) return *precision;
   fail_user("--precision \"", name, "\"; there are fp32, fp16, int8-dynamic and int8-qdq");
 }
 

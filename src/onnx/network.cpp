@@ -302,8 +302,7 @@ std::vector<TracedValue> OnnxNetwork::trace_function(
         continue;
       }
       const OnnxAttribute* given = node.find(attribute.reference);
-      for (const OnnxAttribute& otherwise : function.defaults)
-        if (!given && otherwise.name == attribute.reference) given = &otherwise;
+      if (!given) given = find_item(function.defaults, attribute.reference, &OnnxAttribute::name);
       if (!given) continue;
       attributes.push_back(*given);
       attributes.back().name = attribute.name;

@@ -139,12 +139,11 @@ struct FusedMasks {
 Tensor fused_attention(OnnxCall& call, Tensor q, Tensor k, Tensor v, const FusedMasks& masks) {
   double scale = call.real("scale", 0);
   if (scale == 0) scale = 1 / std::sqrt(static_cast<double>(q.dim(3)));
-  const bool causal = call.flag("unidirectional");
   Tensor scores = matmul(q * scale, k, false, true);
   call.real("mask_filter_value", -10000);
   if (call.has(masks.keys)) scores = compose::add(call, scores, key_bias(call, masks.keys, q.dim(0), k.dim(2)));
   if (call.has(masks.bias)) scores = compose::add(call, scores, call.tensor(masks.bias, DType::kF32));
-  if (causal)
+  if (call.flag("unidirectional"))
     scores = elementwise(call, {scores, column(call, q.dim(2)), call.locations(k.dim(2), DType::kF32)},
         [&](Number score, Number query, Number key) {
           return select(key > query + static_cast<double>(masks.past), kNever, score);
@@ -211,8 +210,7 @@ void rotary_embedding(OnnxCall& call) {
   const Tensor x = call.tensor(0);
   const bool is_apart = x.shape().rank() == 4;
   const int64_t heads = call.integer("num_heads", 0);
-  const Tensor rows =
-      is_apart ? permute(x, {0, 2, 1, 3}) : permute(split_heads(call, x, heads), {0, 2, 1, 3});  // [B, T, H, D]
+  const Tensor rows = permute(is_apart ? x : split_heads(call, x, heads), {0, 2, 1, 3});  // [B, T, H, D]
   const Shape s = rows.shape();
   int64_t turned = call.integer("rotary_embedding_dim", 0);
   if (turned == 0) turned = s[3];

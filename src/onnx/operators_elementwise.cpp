@@ -213,15 +213,14 @@ void cast_to(OnnxCall& call, OnnxElement to) {
     x = wrapped(call, x, to);
   } else if ((to == OnnxElement::kFloat16 || to == OnnxElement::kBFloat16) && from != to) {
     if (!call.is_known(0)) return call.set(0, x, to);  // computed in 32 bits
-    std::vector<double> rounded;
-    for (const double value : call.numbers(0)) {
+    const std::vector<double> rounded = mapped<double>(call.numbers(0), [&](double value) {
       const auto number = static_cast<float>(value);
       std::byte bits[2];
       float back = 0;
       write_floats(*dtype, &number, 1, bits);
       read_floats(*dtype, bits, 1, &back);
-      rounded.push_back(back);
-    }
+      return back;
+    });
     return call.set(0, known_numbers(to, call.shape(), rounded));
   }
   call.set(0, x, to);

@@ -179,7 +179,6 @@ void conv_transpose(OnnxCall& call) {
   const std::vector<int64_t> extra = call.list("output_padding", std::vector<int64_t>(axes, 0));
   const std::vector<int64_t> wanted = call.list("output_shape");
   const std::string automatic = call.text("auto_pad", "NOTSET");
-  const std::vector<int64_t> pads = call.list("pads", std::vector<int64_t>(2 * axes, 0));
   if (groups < 1 || s[1] % groups != 0 || f[0] != s[1] || extra.size() != axes) call.fail("weight ", f.text());
   if (!wanted.empty() && wanted.size() < axes) call.fail("output_shape for another number of axes");
   Tensor x = channels_last(call.tensor(0));
@@ -187,31 +186,24 @@ void conv_transpose(OnnxCall& call) {
   for (size_t i = 0; i < axes; ++i) {
     const int axis = static_cast<int>(i) + 1;
     const int64_t length = x.dim(axis), last = reach(w[i]) - 1;
-    int64_t before = pads[i], after = pads[i + axes];
+    int64_t before = w[i].before, after = w[i].after;
     const bool same = automatic == "SAME_UPPER" || automatic == "SAME_LOWER";
     if (same || !wanted.empty()) {
       const int64_t out = wanted.empty() ? length * w[i].stride : wanted[wanted.size() - axes + i];
       const int64_t total = (length - 1) * w[i].stride + last + 1 + extra[i] - out, cut = std::max<int64_t>(total, 0);
       before = automatic == "SAME_UPPER" ? cut / 2 : cut - cut / 2;
       after = total - before;
-    } else if (automatic == "VALID") {
-      before = after = 0;
     }
     x = compose::pad(spread(x, axis, w[i].stride), axis, last - before, last - after + extra[i], 0);
     plain.push_back({.size = size[i], .dilation = w[i].dilation});
   }
   // [C, O / groups, ...] -> [O, C / groups, ...], flipped.
   Tensor weight = call.tensor(1);
-  for (size_t i = 0; i < axes; ++i) {
-    std::vector<int64_t> backward;
-    for (int64_t j = size[i]; j-- > 0;) backward.push_back(j);
-    weight = compose::take(weight, static_cast<int>(i) + 2, backward);
-  }
-  std::vector<Tensor> parts;
-  std::vector<int> swapped{1, 0};
-  for (size_t i = 0; i < axes; ++i) swapped.push_back(static_cast<int>(i) + 2);
-  for (const Tensor& part : split_evenly(weight, 0, static_cast<int>(groups)))
-    parts.push_back(compose::move_axes(part, swapped));
+  for (size_t i = 0; i < axes; ++i) weight = compose::reversed(weight, static_cast<int>(i) + 2);
+  std::vector<int> swapped = numbers_below<int>(axes + 2);
+  std::swap(swapped[0], swapped[1]);
+  const std::vector<Tensor> parts = mapped(split_evenly(weight, 0, static_cast<int>(groups)),
+      [&](const Tensor& part) { return compose::move_axes(part, swapped); });
   Tensor y = convolution(call, x, compose::join(parts, 0), plain, groups);
   if (call.has(2)) y = y + call.tensor(2);
   call.set(channels_first(y));
@@ -261,9 +253,7 @@ Tensor window_sizes(OnnxCall& call, const Shape& s, const Windows& w, const Wind
       }
     sizes = std::move(next);
   }
-  Shape shape(counts);
-  shape.push_back(1);
-  return call.values(shape, sizes, traced_dtype(call.element()));
+  return call.values(with_axes(Shape(counts), {1}), sizes, traced_dtype(call.element()));
 }
 
 Tensor window_sums(const OnnxCall& call, const Windows& w, const std::vector<int64_t>& counts, Tensor x) {

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <numeric>
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/reduce/reduce.h"
@@ -57,8 +56,7 @@ void gather(OnnxCall& call) {
   const Tensor ids = row_ids(call, 1, shape[axis]);
   const int64_t width = shape.elements() / std::max<int64_t>(shape[axis], 1);
   const Tensor rows = embedding(reshape(table, {shape[axis], width}), ids);  // [indices..., width]
-  Shape apart = indices;
-  for (int i = 1; i < table.shape().rank(); ++i) apart.push_back(table.dim(i));
+  const Shape apart = with_axes(indices, Shape(table.shape().sizes().subspan(1)));
   // The indices' axes replace `axis`.
   std::vector<int> back = mapped(axis, [&](int i) { return indices.rank() + i; });
   for (int i = 0; i < indices.rank(); ++i) back.push_back(i);
@@ -107,9 +105,7 @@ void gather_nd(OnnxCall& call) {
     row = elementwise(call, {row, reshape(slice(given, 1, d, 1), {tuples})},
         [=](Number row, Number index) { return row * size + select(0 > index, index + size, index); });
   }
-  Shape result;
-  for (int i = 0; i + 1 < indices.rank(); ++i) result.push_back(indices[i]);
-  for (int i = batch + depth; i < shape.rank(); ++i) result.push_back(shape[i]);
+  const Shape result = with_axes(leading_axes(indices), Shape(shape.sizes().subspan(batch + depth)));
   call.set(reshape(embedding(reshape(call.tensor(0), {rows, width}), cast(row, DType::kI32)), result));
 }
 
@@ -123,8 +119,7 @@ void scatter_rows(
   if (how == reductions.end()) call.fail("reduction \"", call.text("reduction", ""), "\"");
   const Tensor both = locations.empty() ? data : compose::join({data, updates}, 0);
   // Each result row is a row of `both`; with a reduction, repeats are reduced in rounds.
-  std::vector<std::vector<int64_t>> rounds(1);
-  for (int64_t row = 0; row < rows; ++row) rounds[0].push_back(row);
+  std::vector<std::vector<int64_t>> rounds{numbers_below<int64_t>(rows)};
   std::vector<size_t> used(rows);
   for (size_t i = 0; i < locations.size(); ++i) {
     const auto location = static_cast<size_t>(locations[i]);
@@ -197,11 +192,9 @@ void one_hot_operator(OnnxCall& call) {
   const int axis = call.axis(call.integer("axis", -1), indices.rank() + 1);
   if (indices.rank() + 1 > kMaxRank) call.fail("the result has too many axes");
   const Tensor whole = call.tensor(0, DType::kF64);
-  Shape column = indices;
-  column.push_back(1);
   const auto size = static_cast<double>(depth);
   const Tensor classes = call.locations(depth, DType::kF64);
-  const Tensor y = elementwise(call, {reshape(whole, column), classes}, [&](Number index, Number c) {
+  const Tensor y = elementwise(call, {reshape(whole, with_axes(indices, {1})), classes}, [&](Number index, Number c) {
     return select(equal(select(0 > index, index + size, index), c), values[1], values[0]);
   });
   call.set(0, compose::axis_from_end(y, axis), call.element(2));
@@ -214,11 +207,7 @@ template <int sign> void arg_extreme(OnnxCall& call) {
   Tensor x = compose::axis_to_end(call.tensor(0), axis);
   const int64_t size = shape[axis];
   if (sign < 0) x = x * -1.0;
-  if (last) {
-    std::vector<int64_t> backward(size);
-    std::iota(backward.rbegin(), backward.rend(), 0);
-    x = compose::take(x, shape.rank() - 1, backward);
-  }
+  if (last) x = compose::reversed(x, shape.rank() - 1);
   Tensor y = cast(argmax_last(x), DType::kF64);
   if (last) y = elementwise(call, {y}, [=](Number y) { return static_cast<double>(size - 1) - y; });
   if (keep) y = reshape(y, with_size(shape, axis, 1));

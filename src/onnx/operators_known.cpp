@@ -1,7 +1,6 @@
 // Operators on operands that are known, so that the result, or its shape, is computed while tracing.
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <map>
 #include <numbers>
 #include "onnx/compose.h"
@@ -23,8 +22,7 @@ uint64_t as_bits(const OnnxCall& call, double value) {
 double as_number(const OnnxCall& call, uint64_t bits) {
   const int size = bits_of(call);
   if (size < 64) bits &= (uint64_t{1} << size) - 1;
-  const OnnxElement element = call.element();
-  const bool has_sign = is_signed(element);
+  const bool has_sign = is_signed(call.element());
   if (has_sign && size < 64 && (bits >> (size - 1)) != 0) bits |= ~((uint64_t{1} << size) - 1);
   const double number = has_sign ? static_cast<double>(static_cast<int64_t>(bits)) : static_cast<double>(bits);
   if (std::abs(number) > 9007199254740992.0) call.fail("a result beyond 2^53");
@@ -88,7 +86,7 @@ void bit_shift(OnnxCall& call) {
 void compress(OnnxCall& call) {
   Tensor x = call.tensor(0);
   int axis = 0;
-  if (call.has_attribute("axis")) axis = call.axis(call.integer("axis", 0), x.shape().rank());
+  if (call.has_attribute("axis")) axis = call.axis_of(0);
   else x = reshape(x, {x.shape().elements()});
   const std::vector<double> condition = call.numbers(1);
   std::vector<int64_t> taken;
@@ -153,14 +151,13 @@ void reverse_sequence(OnnxCall& call) {
             batch = call.axis(call.integer("batch_axis", 1), x.shape().rank());
   const std::vector<int64_t> lengths = call.ints(1);
   if (static_cast<int64_t>(lengths.size()) != x.dim(batch)) call.fail("a length for each sequence is needed");
-  std::vector<Tensor> rows;
-  for (int64_t row = 0; row < x.dim(batch); ++row) {
+  const std::vector<Tensor> rows = mapped(x.dim(batch), [&](int64_t row) {
     const int64_t length = lengths[row];
     if (length < 0 || length > x.dim(time)) call.fail("a length beyond the sequence's");
     std::vector<int64_t> order = numbers_below<int64_t>(x.dim(time));
     std::reverse(order.begin(), order.begin() + length);
-    rows.push_back(compose::take(slice(x, batch, row, 1), time, order));
-  }
+    return compose::take(slice(x, batch, row, 1), time, order);
+  });
   call.set(compose::join(rows, batch));
 }
 
@@ -202,11 +199,10 @@ void window(OnnxCall& call, double a0, double a1, double a2) {
   const bool periodic = call.flag("periodic", true);
   const auto element = static_cast<OnnxElement>(call.integer("output_datatype", 1));
   const double n = periodic ? static_cast<double>(size) : static_cast<double>(size - 1);
-  std::vector<double> values;
-  for (int64_t i = 0; i < size; ++i) {
+  const std::vector<double> values = mapped(size, [&](int64_t i) {
     const double angle = 2 * std::numbers::pi * static_cast<double>(i) / n;
-    values.push_back(a0 - a1 * std::cos(angle) + a2 * std::cos(2 * angle));
-  }
+    return a0 - a1 * std::cos(angle) + a2 * std::cos(2 * angle);
+  });
   call.set(0, known_numbers(element, {size}, values));
 }
 }  // namespace

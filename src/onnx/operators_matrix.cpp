@@ -7,21 +7,14 @@
 
 namespace linnet {
 namespace {
-Shape join_shapes(const Shape& batch, int64_t rows, int64_t columns) {
-  Shape shape = batch;
-  shape.push_back(rows);
-  shape.push_back(columns);
-  return shape;
-}
-
 Shape leading(const Shape& shape) { return Shape(shape.sizes().first(shape.rank() - 2)); }
 
 // numpy's matmul for two or more axes.
 Tensor product(OnnxCall& call, Tensor a, Tensor b) {
   if (b.shape().rank() == 2) return matmul(a, b);
   const Shape batch = compose::broadcast_shape(call, {leading(a.shape()), leading(b.shape())});
-  a = broadcast_to(a, join_shapes(batch, a.dim(-2), a.dim(-1)));
-  b = broadcast_to(b, join_shapes(batch, b.dim(-2), b.dim(-1)));
+  a = broadcast_to(a, with_axes(batch, {a.dim(-2), a.dim(-1)}));
+  b = broadcast_to(b, with_axes(batch, {b.dim(-2), b.dim(-1)}));
   return matmul(a, b);
 }
 
@@ -118,24 +111,19 @@ void reduce(OnnxCall& call, Kind kind) {
   const bool keep = call.flag("keepdims", true), noop = call.flag("noop_with_empty_axes");
   if (given.empty() && noop) {
     // Without axes, absolute values, squares and so on still apply to each element.
-    Shape column = shape;
     if (shape.rank() == kMaxRank) call.fail("a tensor of that many axes");
-    column.push_back(1);
-    return call.set(reshape(reduce_last(call, reshape(call.tensor(0), column), kind), shape));
+    return call.set(reshape(reduce_last(call, reshape(call.tensor(0), with_axes(shape, {1})), kind), shape));
   }
   const std::vector<bool> gone =
       compose::named_axes(call, given.empty() ? numbers_below<int64_t>(shape.rank()) : given, shape.rank());
   Shape result;
-  int64_t kept_elements = 1;
-  for (int axis = 0; axis < shape.rank(); ++axis) {
-    if (!gone[axis]) kept_elements *= shape[axis], result.push_back(shape[axis]);
-    else if (keep) result.push_back(1);
-  }
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    if (!gone[axis] || keep) result.push_back(gone[axis] ? 1 : shape[axis]);
   if (shape.elements() == 0)
     return call.set(call.uniform(of_nothing(call, kind), result, traced_dtype(call.element())));
   const bool all_spatial = shape.rank() > 2 && !gone[0] && !gone[1] && std::ranges::count(gone, false) == 2;
   if (all_spatial && (kind == Kind::kMean || kind == Kind::kSum)) {
-    const double places = static_cast<double>(shape.elements() / kept_elements);
+    const double places = static_cast<double>(shape.elements() / result.elements());
     if (const auto sum = compose::spatial_sum(call.tensor(0), kind == Kind::kMean ? 1 / places : 1))
       return call.set(reshape(*sum, result));
   }
@@ -144,7 +132,7 @@ void reduce(OnnxCall& call, Kind kind) {
   if (kind == Kind::kSum && std::ranges::count(gone, true) == 1 && axis + 1 < shape.rank() && shape[axis] <= kFew)
     return call.set(compose::reshaped(sum_of_slices(call, call.tensor(0), axis), result));
   const Tensor rows = reshape(compose::move_axes(call.tensor(0), compose::named_axes_last(gone)),
-      {kept_elements, shape.elements() / kept_elements});
+      {result.elements(), shape.elements() / result.elements()});
   Tensor y = reshape(reduce_last(call, rows, kind), result);
   if (is_whole(call.element())) y = elementwise(call, {y}, compose::truncated);
   call.set(y);
@@ -154,7 +142,7 @@ void reduce(OnnxCall& call, Kind kind) {
 void over_axis(OnnxCall& call, const std::function<Tensor(Tensor)>& of_last) {
   const Shape shape = call.shape();
   const bool flat = call.opset() < 13;
-  const int axis = call.axis(call.integer("axis", flat ? 1 : -1), shape.rank());
+  const int axis = call.axis_of(flat ? 1 : -1);
   const Tensor x = call.tensor(0);
   if (flat)
     return call.set(reshape(of_last(reshape(x, {shape.elements(0, axis), shape.elements(axis, shape.rank())})), shape));

@@ -12,6 +12,12 @@ Tensor scaled(const OnnxCall& call, Tensor x, Tensor weight, Tensor bias) {
   return elementwise(call, {x, weight, bias}, [](Number x, Number weight, Number bias) { return x * weight + bias; });
 }
 
+// The weight and bias have a number per channel.
+Tensor scaled_channels(const OnnxCall& call, Tensor x, Tensor weight, Tensor bias) {
+  const int rank = x.shape().rank();
+  return scaled(call, x, compose::by_channel(weight, rank), compose::by_channel(bias, rank));
+}
+
 // A factor and a summand per channel from learned statistics, or from those of x in training mode.
 void batch_normalization(OnnxCall& call) {
   const DType dtype = traced_dtype(call.element());
@@ -37,7 +43,7 @@ void batch_normalization(OnnxCall& call) {
   const Tensor summand = elementwise(call, {call.tensor(2, dtype), mean, factor},
       [](Number bias, Number mean, Number factor) { return bias - mean * factor; });
   if (rank < 2) return call.set(scaled(call, call.tensor(0), factor, summand));
-  call.set(scaled(call, call.tensor(0), compose::by_channel(factor, rank), compose::by_channel(summand, rank)));
+  call.set(scaled_channels(call, call.tensor(0), factor, summand));
 }
 
 // The tensor before a move and a reshape that kept the first axis.
@@ -62,8 +68,7 @@ void instance_normalization(OnnxCall& call) {
     }
   const Tensor rows = reshape(call.tensor(0), {s[0] * s[1], s.elements(2, s.rank())});
   const Tensor y = reshape(normal_rows(rows, call.real("epsilon", 1e-5)), s);
-  call.set(
-      scaled(call, y, compose::by_channel(call.tensor(1), s.rank()), compose::by_channel(call.tensor(2), s.rank())));
+  call.set(scaled_channels(call, y, call.tensor(1), call.tensor(2)));
 }
 
 void group_normalization(OnnxCall& call) {
@@ -79,7 +84,7 @@ void group_normalization(OnnxCall& call) {
     };
     weight = spread(weight), bias = spread(bias);
   }
-  call.set(scaled(call, y, compose::by_channel(weight, s.rank()), compose::by_channel(bias, s.rank())));
+  call.set(scaled_channels(call, y, weight, bias));
 }
 
 // A value for each element of a row, which is all axes from `axis` on.
@@ -120,12 +125,11 @@ void mean_variance_normalization(OnnxCall& call) {
   if (s.elements() == 0) return call.set(call.tensor(0));
   const Tensor moved = compose::move_axes(call.tensor(0), order);
   const Tensor y = reshape(normal_rows(reshape(moved, {rows, s.elements() / rows}), 1e-9), moved.shape());
-  call.set(compose::move_axes(y, compose::inverse(order)));
+  call.set(compose::move_axes(y, inverse_order(order)));
 }
 
 void lp_normalization(OnnxCall& call) {
-  const int rank = call.shape().rank();
-  const int axis = call.axis(call.integer("axis", -1), rank);
+  const int axis = call.axis_of(-1);
   const bool squares = call.integer("p", 2) == 2;
   const Tensor x = compose::axis_to_end(call.tensor(0), axis);
   const Tensor sizes = elementwise(call, {x}, [=](Number x) { return squares ? square(x) : abs(x); });

@@ -1,6 +1,6 @@
 // Operators that move, repeat or reshape elements or make shapes.
 #include <algorithm>
-#include <numeric>
+#include "base/numbers.h"
 #include "onnx/compose.h"
 
 namespace linnet {
@@ -57,9 +57,8 @@ void flatten(OnnxCall& call) {
 
 void squeeze(OnnxCall& call) {
   const Shape shape = call.shape();
-  const std::vector<int64_t> given = call.ints_or_list(1, "axes");
   const bool is_given = call.has(1) || call.has_attribute("axes");
-  std::vector<bool> gone = compose::named_axes(call, given, shape.rank());
+  std::vector<bool> gone = compose::named_axes(call, call.ints_or_list(1, "axes"), shape.rank());
   for (int axis = 0; !is_given && axis < shape.rank(); ++axis) gone[axis] = shape[axis] == 1;
   Shape result;
   for (int axis = 0; axis < shape.rank(); ++axis) {
@@ -87,9 +86,7 @@ void unsqueeze(OnnxCall& call) {
 
 void transpose(OnnxCall& call) {
   const int rank = call.shape().rank();
-  std::vector<int64_t> given(rank);
-  std::iota(given.rbegin(), given.rend(), 0);
-  given = call.list("perm", given);
+  const std::vector<int64_t> given = call.list("perm", mapped<int64_t>(rank, [&](int i) { return rank - 1 - i; }));
   std::vector<int> order;
   std::vector<bool> seen(rank);
   for (const int64_t axis : given) {
@@ -117,10 +114,10 @@ void split_operator(OnnxCall& call) {
   const int64_t count = call.integer("num_outputs", static_cast<int64_t>(call.results()));
   if (sizes.empty()) {
     if (count < 1) call.fail("no parts");
-    const int64_t each = (size + count - 1) / count;
+    const int64_t each = ceil_div(size, count);
     for (int64_t i = 0, left = size; i < count; ++i, left -= each) sizes.push_back(std::clamp<int64_t>(left, 0, each));
   }
-  if (std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) != size || sizes.size() != call.results() ||
+  if (sum_of<int64_t>(sizes) != size || sizes.size() != call.results() ||
       std::ranges::any_of(sizes, [](int64_t part) { return part < 0; }))
     call.fail("the parts do not add up to axis ", axis, " of ", call.shape().text());
   const Tensor x = call.tensor(0);
@@ -238,8 +235,7 @@ void shape_operator(OnnxCall& call) {
 void constant_operator(OnnxCall& call) {
   if (const OnnxTensor* tensor = call.tensor_attribute("value"))
     return call.set(0, {.element = tensor->element, .known = std::make_shared<HostTensor>(read_host_tensor(*tensor))});
-  if (call.has_attribute("value_int"))
-    return call.set(0, known_numbers(OnnxElement::kInt64, {}, {static_cast<double>(call.integer("value_int", 0))}));
+  if (call.has_attribute("value_int")) return call.set(0, known_whole(call.integer("value_int", 0)));
   if (call.has_attribute("value_float"))
     return call.set(0, known_numbers(OnnxElement::kFloat, {}, {call.real("value_float", 0)}));
   if (call.has_attribute("value_ints")) return call.set(0, known_vector(call.list("value_ints")));
@@ -333,10 +329,7 @@ OnnxOperatorRows shape_operators() {
       {"Range", range, "its bounds must be known", {0, 1, 2}},
       {"Reshape", reshape_operator, "the shape must be known"},
       {"Shape", shape_operator},
-      {"Size",
-          [](OnnxCall& call) {
-            call.set(0, known_numbers(OnnxElement::kInt64, {}, {static_cast<double>(call.shape().elements())}));
-          }},
+      {"Size", [](OnnxCall& call) { call.set(0, known_whole(call.shape().elements())); }},
       {"Slice", slice_operator, "starts, ends, axes and steps must be known"},
       {"SpaceToDepth", space_to_depth},
       {"Split", split_operator},

@@ -91,10 +91,9 @@ TracedValues run_network(
     initialize(spec.initializer, spec.name, 0, spec.shape, numbers.as<float>());
     host[spec.name] = std::move(numbers);
   }
-  bool any = false;
   for (const auto& [name, value] : results)
-    if (!value.known) trace.graph().output(name, value.tensor), any = true;
-  if (!any) return results;
+    if (!value.known) trace.graph().output(name, value.tensor);
+  if (trace.graph().outputs().empty()) return results;
   const NamedTensors outputs = interpret(optimize(trace.finish()), host, {.kernels = KernelSet::kFast}).outputs;
   for (auto& [name, value] : results)
     if (!value.known) value.known = std::make_shared<HostTensor>(outputs.at(name));
@@ -215,13 +214,11 @@ OnnxRunReport run_onnx_file(
     const auto bytes = static_cast<size_t>(host.type().bytes());
     forward.set(name, std::span(static_cast<const std::byte*>(host.data()), bytes));
   }
-  std::vector<double> seconds;
-  for (int64_t i = 0; i < options.repeats; ++i) {
+  report.seconds = median(mapped(options.repeats, [&](int64_t) {
     const double begin = now();
     forward.run();
-    seconds.push_back(now() - begin);
-  }
-  report.seconds = median(std::move(seconds));
+    return now() - begin;
+  }));
   report.memory_bytes = forward.memory_bytes();
   if (options.profile) report.nodes = forward.time_nodes(options.repeats);
   std::vector<SafetensorsTensor> results;

@@ -21,15 +21,13 @@ SizeSets default_sizes(size_t symbols) {
 }
 
 std::vector<Graph> trace_all(const OnnxSource& source, const SizeSets& sets) {
-  std::vector<Graph> traces;
-  for (const std::vector<int64_t>& sizes : sets) {
+  return mapped(sets, [&](const std::vector<int64_t>& sizes) {
     Trace trace;
     source.trace(trace, sizes);
     const Graph basic =
         decompose(trace.finish(), [](const OpDef& op) { return find_onnx_lowering(op.name) != nullptr; });
-    traces.push_back(remove_dead_code(basic));
-  }
-  return traces;
+    return remove_dead_code(basic);
+  });
 }
 
 std::map<std::string, OnnxParameter> parameters_of(
@@ -206,10 +204,6 @@ void refuse_joined_past(const OnnxFileOptions& options) {
 
 constexpr const char* kChoice = "use_cache_branch";
 
-bool has(const std::vector<OnnxValueInfo>& values, const std::string& name) {
-  return std::ranges::any_of(values, [&](const OnnxValueInfo& value) { return value.name == name; });
-}
-
 // A branch's names must differ from those of the outer model and the other branch.
 void add_prefix(OnnxGraph& graph, const std::string& prefix) {
   std::set<std::string> shared;
@@ -230,28 +224,23 @@ void add_prefix(OnnxGraph& graph, const std::string& prefix) {
 
 void add_missing(std::vector<OnnxValueInfo>& to, const std::vector<OnnxValueInfo>& from) {
   for (const OnnxValueInfo& value : from)
-    if (!has(to, value.name)) to.push_back(value);
+    if (!find_item(to, value.name, &OnnxValueInfo::name)) to.push_back(value);
 }
 
 // Gives a branch all outputs, in order.
 void complete_outputs(OnnxGraph& branch, const std::vector<OnnxValueInfo>& outputs) {
-  std::vector<OnnxValueInfo> ordered;
   for (const OnnxValueInfo& output : outputs) {
-    if (!has(branch.outputs, output.name)) {
-      const std::string past = "past_key_values" + output.name.substr(output.name.find('.'));
-      if (!has(branch.inputs, past)) fail_internal("ONNX: no branch computes ", output.name);
-      branch.nodes.push_back(named_node(output.name, "Identity", {past}));
-    }
-    ordered.push_back(output);
+    if (find_item(branch.outputs, output.name, &OnnxValueInfo::name)) continue;
+    const std::string past = "past_key_values" + output.name.substr(output.name.find('.'));
+    if (!find_item(branch.inputs, past, &OnnxValueInfo::name)) fail_internal("ONNX: no branch computes ", output.name);
+    branch.nodes.push_back(named_node(output.name, "Identity", {past}));
   }
-  branch.outputs = std::move(ordered);
+  branch.outputs = outputs;
 }
 
 void move_initializers(OnnxGraph& from, OnnxGraph& to) {
-  for (OnnxTensor& tensor : from.initializers) {
-    const auto same = [&](const OnnxTensor& other) { return other.name == tensor.name; };
-    if (std::ranges::none_of(to.initializers, same)) to.initializers.push_back(std::move(tensor));
-  }
+  for (OnnxTensor& tensor : from.initializers)
+    if (!find_item(to.initializers, tensor.name, &OnnxTensor::name)) to.initializers.push_back(std::move(tensor));
   from.initializers.clear();
 }
 
@@ -309,10 +298,9 @@ OnnxModel make_onnx(
   OnnxBuilder builder(options.opset, source.symbols);
   OnnxLowering lowering(builder, traces, sets, source.form);
   for (const GraphInput& input : traces[0].inputs()) {
-    const auto mask = std::ranges::find_if(source.masks, [&](const OnnxMask& m) { return m.lengths == input.name; });
-    if (const auto found = known.find(input.name); found != known.end()) {
-      lowering.bind_parameter(input.value, found->second);
-    } else if (mask != source.masks.end()) {
+    if (const OnnxParameter* parameter = find_value(known, input.name)) {
+      lowering.bind_parameter(input.value, *parameter);
+    } else if (const OnnxMask* mask = find_item(source.masks, input.name, &OnnxMask::lengths)) {
       builder.input(mask->name, OnnxElement::kInt64, mask->shape);
       lowering.bind_key_mask(input.value, mask->name);
     } else {

@@ -13,6 +13,7 @@
 #include <map>
 #include <string>
 #include <vector>
+#include "base/enum_names.h"
 #include "models/families/pretrained.h"
 #include "models/modules/encoder_decoder.h"
 #include "models/modules/image_model.h"
@@ -29,12 +30,12 @@ enum class OnnxPrecision {
   kInt8Dynamic,  // 8-bit products: activations are quantized at run time, each tensor by its range
   kInt8Qdq,      // 8-bit weights, each with a DequantizeLinear: the form for TensorRT and ONNX Runtime
 };
+template <> inline constexpr std::array kEnumNames<OnnxPrecision>{"fp32", "fp16", "int8-dynamic", "int8-qdq"};
 
 // By parameter: the scale of its product's input, from calibration or training for static int8.
 using InputScales = std::map<std::string, float>;
 
-// "fp32", "fp16", "int8-dynamic" or "int8-qdq"; user error for another.
-OnnxPrecision onnx_precision(const std::string& name);
+OnnxPrecision onnx_precision(const std::string& name);  // user error for an unknown name
 
 // Changes a model in fp32. 8-bit weights are those of matrix products (with int8-qdq also convolutions) without
 // other readers, with a scale per output channel and zero point 0, from -127 to 127; with int8-dynamic from -63 to 63,

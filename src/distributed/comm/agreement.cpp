@@ -91,10 +91,7 @@ void check_equal(Communicator& world, const std::string& what, const std::string
 }
 
 bool any_rank(Communicator& world, bool here) {
-  const auto mine = static_cast<std::byte>(here);
-  std::vector<std::byte> all(world.size());
-  all_gather(world, {&mine, 1}, all);
-  return std::ranges::count(all, std::byte{1}) > 0;
+  return std::ranges::count(all_gather(world, static_cast<std::byte>(here)), std::byte{1}) > 0;
 }
 
 int64_t clock_offset(Communicator& world, FunctionRef<int64_t()> clock) {
@@ -156,12 +153,10 @@ std::vector<std::string> SharedWork::texts(
   });
   const std::vector<std::string> all = gather_texts(world_, joined(own));
   std::vector<size_t> next(all.size());
-  std::vector<std::string> results;
-  for (int64_t item = 0; item < count; ++item) {
+  return mapped(count, [&](int64_t item) {
     const auto rank = static_cast<size_t>(item % world_.size());
-    results.push_back(next_text(all[rank], next[rank]));
-  }
-  return results;
+    return next_text(all[rank], next[rank]);
+  });
 }
 
 std::string SharedWork::text(FunctionRef<std::string()> work) const {

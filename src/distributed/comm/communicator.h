@@ -67,6 +67,12 @@ void broadcast(Communicator& world, int root, std::span<std::byte> bytes);
 void broadcast(Communicator& world, int root, std::span<float> values);
 // `all` has world.size() blocks of mine.size() bytes, by rank. Allocates only for more ranks than before.
 void all_gather(Communicator& world, std::span<const std::byte> mine, std::span<std::byte> all);
+// One value of each rank.
+template <class T> std::vector<T> all_gather(Communicator& world, const T& mine) {
+  std::vector<T> all(world.size());
+  all_gather(world, std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  return all;
+}
 
 std::string broadcast_text(Communicator& world, int root, std::string text);
 std::vector<std::string> gather_texts(Communicator& world, std::string_view mine);

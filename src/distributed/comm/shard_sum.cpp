@@ -9,10 +9,7 @@ constexpr size_t kPiece = size_t{1} << 16, kDevicePiece = size_t{1} << 22;
 constexpr size_t kTask = size_t{1} << 14;  // floats that a thread adds at once
 
 size_t nodes_of_others(const ShardShare& share) {
-  size_t count = 0;
-  for (int rank = 0; rank < share.ranks; ++rank)
-    if (rank != share.rank) count += share.nodes_of(rank).size();
-  return count;
+  return sum_of<size_t>(share.ranks, [&](int rank) { return rank == share.rank ? 0 : share.nodes_of(rank).size(); });
 }
 
 // Whether the tree adds the two; `right` follows `left`.
@@ -64,11 +61,8 @@ size_t ShardSum::workspace_size(const ShardShare& share, size_t values, bool on_
 
 ShardSum::ShardSum(Communicator& world, DeviceRanks* device, const ShardShare& share, std::span<float> workspace)
     : world_(world), device_(device), share_(share), workspace_(workspace), piece_(device ? kDevicePiece : kPiece) {
-  size_t all = 0;
-  for (int rank = 0; rank < share.ranks; ++rank) {
-    nodes_of_.push_back(share.nodes_of(rank));
-    all += nodes_of_.back().size();
-  }
+  nodes_of_ = mapped(share.ranks, [&](int rank) { return share.nodes_of(rank); });
+  const auto all = sum_of<size_t>(nodes_of_, [](const auto& nodes) { return nodes.size(); });
   round_nodes_.assign(share.ranks, {ShardNode{}});
   outgoing_.reserve(all * static_cast<size_t>(share.ranks));
   incoming_.reserve(all);

@@ -77,7 +77,8 @@ class NcclWorld : public Communicator {
 
 class GpuRanks : public DeviceRanks {
  public:
-  GpuRanks(CudaDevice& device, int rank, int size) : device_(device), world_(device, rank, size) {}
+  GpuRanks(CudaDevice& device, int rank, int size, std::string text = {})
+      : device_(device), world_(device, rank, size), text_(std::move(text)) {}
   NcclWorld& messages() override { return world_; }
   void all_gather_slices(std::span<float> all, const SliceBounds& bounds) override { world_.all_gather(all, bounds); }
   void add(float* into, const float* from, size_t count) override {
@@ -91,12 +92,11 @@ class GpuRanks : public DeviceRanks {
     cuda_check(cudaMemsetAsync(values, 0, count * sizeof(float), device_.stream()), "clearing memory");
   }
   std::string text() const override { return text_; }
-  void set_text(std::string text) { text_ = std::move(text); }
 
  private:
   CudaDevice& device_;
   NcclWorld world_;
-  std::string text_;
+  const std::string text_;
 };
 
 #if LINNET_HAS_NCCL
@@ -137,9 +137,8 @@ JoinedDevices join_by_nccl(CudaDevice& device, Communicator& world) {
     if (world.rank() == 0) nccl_check(nccl().get_unique_id(&id), "making an id for the ranks");
   });
   broadcast(world, 0, std::as_writable_bytes(std::span(&id, 1)));
-  auto ranks = std::make_unique<GpuRanks>(device, world.rank(), world.size());
+  auto ranks = std::make_unique<GpuRanks>(device, world.rank(), world.size(), "NCCL " + nccl_version());
   run_on_all(world, [&] { ranks->messages().join(id); });
-  ranks->set_text("NCCL " + nccl_version());
   return {std::move(ranks), {}};
 }
 

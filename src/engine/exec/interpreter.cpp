@@ -76,10 +76,8 @@ bool all_finite(const TensorView& x) {
   if (!is_float(x.type.dtype) || x.strides != dense_strides(x.type.shape)) return true;  // parts show in their whole
   bool finite = true;
   for_float(x.type.dtype, [&]<class T>() {
-    for (int64_t i = 0; i < x.elements(); ++i) {
-      const T value = x.as<T>()[i];
+    for (const T value : x.numbers<T>())
       finite = finite && (std::isfinite(value) || value == -std::numeric_limits<T>::infinity());
-    }
   });
   return finite;
 }

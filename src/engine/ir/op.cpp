@@ -20,6 +20,11 @@ Shape with_size(Shape shape, int axis, int64_t size) {
   return shape;
 }
 
+Shape with_axes(Shape shape, const Shape& last) {
+  for (const int64_t size : last.sizes()) shape.push_back(size);
+  return shape;
+}
+
 Graph* graph_of(const At& x) {
   if (!x.value.defined())
     throw Error(ErrorKind::kShape, x.where.text() + ": an undefined tensor is used as an operand");
@@ -28,14 +33,19 @@ Graph* graph_of(const At& x) {
   return x.value.graph;
 }
 
+int from_start(const At& x, int axis) { return graph_of(x) && axis < 0 ? axis + x.value.shape().rank() : axis; }
+
 std::vector<Tensor> op_results(const OpDef& op, const At& first, const std::vector<Tensor>& rest, Attrs attrs) {
-  std::vector<Tensor> operands{first.value};
-  operands.insert(operands.end(), rest.begin(), rest.end());
-  return graph_of(first)->add(op, operands, std::move(attrs), first.where);
+  return graph_of(first)->add(op, with_more({first.value}, rest), std::move(attrs), first.where);
 }
 
 Tensor op_result(const OpDef& op, const At& first, const std::vector<Tensor>& rest, Attrs attrs) {
   return op_results(op, first, rest, std::move(attrs))[0];
+}
+
+std::vector<Tensor> with_more(std::vector<Tensor> operands, std::span<const Tensor> more) {
+  operands.insert(operands.end(), more.begin(), more.end());
+  return operands;
 }
 
 std::vector<Tensor> with_defined(std::vector<Tensor> operands, std::initializer_list<Tensor> optional) {

@@ -194,18 +194,22 @@ template <size_t count, auto infer> std::vector<TensorType> takes(const InferArg
 template <class... Parts> void expect(bool condition, const Parts&... parts) {
   if (!condition) throw ShapeProblem(text_of_parts(parts...));
 }
-// OpDef::infer of an op with one float operand, whose type is the result's.
+// OpDef::infer of an op whose result has the first operand's type, and of one with one operand, of floats.
+inline std::vector<TensorType> infer_first(const InferArgs& args) { return {args.in[0]}; }
 std::vector<TensorType> infer_same_float(const InferArgs& args);
 
 Shape leading_axes(const Shape& shape);
 Shape with_size(Shape shape, int axis, int64_t size);
+Shape with_axes(Shape shape, const Shape& last);  // more axes behind its own
 
 // The results of a new node, in the graph and at the line of its first operand. Throws Error(kShape) with the line if
 // that operand is undefined or its graph is gone.
 std::vector<Tensor> op_results(
     const OpDef& op, const At& first, const std::vector<Tensor>& rest = {}, Attrs attrs = {});
 Tensor op_result(const OpDef& op, const At& first, const std::vector<Tensor>& rest = {}, Attrs attrs = {});
+std::vector<Tensor> with_more(std::vector<Tensor> operands, std::span<const Tensor> more);
 // Appends the defined ones of `optional`, operands that may be left out.
 std::vector<Tensor> with_defined(std::vector<Tensor> operands, std::initializer_list<Tensor> optional);
-Graph* graph_of(const At& x);  // throws as op_results() does
+Graph* graph_of(const At& x);           // throws as op_results() does
+int from_start(const At& x, int axis);  // an axis of x that may be negative, counted from the end; throws so too
 }  // namespace linnet

@@ -13,6 +13,9 @@
 #include "engine/kernels/precision.h"
 
 namespace linnet {
+// Bytes of `count` elements.
+template <class T> constexpr size_t bytes_for(int64_t count) { return static_cast<size_t>(count) * sizeof(T); }
+
 // The upper half of an fp32 number. Rounds a float like round_to_bf16 (engine/kernels/precision.h).
 struct Bfloat16 {
   Bfloat16() = default;

@@ -15,10 +15,9 @@ KernelList own_kernels(const OpDef& op, const Backend& backend) {  // of an op t
   return backend.has_references ? op.kernels() : KernelList{};
 }
 
-KernelList kernels_of(const Backend& backend, const char* op) {
-  for (const BackendOp& entry : backend.ops)
-    if (std::strcmp(entry.op, op) == 0) return entry.kernels;
-  return {};
+KernelList kernels_of(const Backend& backend, std::string_view op) {
+  const BackendOp* entry = find_item(backend.ops, op, &BackendOp::op);
+  return entry ? entry->kernels : KernelList{};
 }
 
 // A backend may list an op twice: its own kernels, then a library's.

@@ -6,20 +6,15 @@ namespace {
 bool is_suffix(const Shape& small, const Shape& full) {
   int skip = 0;
   while (skip < small.rank() && small[skip] == 1) ++skip;
-  const int kept = small.rank() - skip;
-  if (small.rank() > full.rank()) return false;
-  for (int axis = 1; axis <= kept; ++axis)
-    if (small[-axis] != full[-axis]) return false;
-  return true;
+  return small.rank() <= full.rank() &&
+         std::ranges::equal(small.sizes().subspan(skip), full.sizes().last(small.rank() - skip));
 }
 
 bool is_prefix(const Shape& small, const Shape& full) {
   if (small.rank() != full.rank()) return false;
-  int axis = 0;
-  while (axis < full.rank() && small[axis] == full[axis]) ++axis;
-  for (; axis < full.rank(); ++axis)
-    if (small[axis] != 1) return false;
-  return true;
+  int same = 0;
+  while (same < full.rank() && small[same] == full[same]) ++same;
+  return small.elements(same, small.rank()) == 1;
 }
 
 // Repeats axes [first, last) of one element to their sizes in `shape`.

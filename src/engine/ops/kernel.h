@@ -23,6 +23,7 @@ struct TensorView {
   Shape strides;  // elements
 
   template <class T> T* as() const { return static_cast<T*>(data); }
+  template <class T> std::span<T> numbers() const { return {as<T>(), static_cast<size_t>(elements())}; }
   const Shape& shape() const { return type.shape; }
   int64_t elements() const { return type.shape.elements(); }
   int64_t element_size() const { return static_cast<int64_t>(dtype_size(type.dtype)); }  // bytes
@@ -140,6 +141,7 @@ inline bool f32_or_all_reduced(const KernelQuery& query) {
 inline void copy_operand(const TensorView& from, const TensorView& to) {
   if (from.data != to.data) std::memcpy(to.data, from.data, to.type.bytes());
 }
+inline void copy_first(const KernelArgs& args) { copy_operand(args.in[0], args.out[0]); }  // Kernel::run
 // The same on args.device.
 inline void copy_operand_on_device(const KernelArgs& args, const TensorView& from, const TensorView& to) {
   if (from.data != to.data && to.type.bytes() > 0)

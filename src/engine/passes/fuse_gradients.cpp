@@ -24,10 +24,9 @@ class FuseLoss final : public Fusion {
   bool take(const Node& node) override { return rename(node) || (is(node, kLinearCrossEntropy) && fuse(id_of(node))); }
 
   bool rename(const Node& node) {
-    const auto found = renamed_.find(node.out[0]);
-    if (found == renamed_.end()) return false;
-    rewriter_.map(node.out[0], rewriter_[found->second]);
-    return true;
+    const ValueId* same = find_value(renamed_, node.out[0]);
+    if (same) rewriter_.map(node.out[0], rewriter_[*same]);
+    return same != nullptr;
   }
 
   bool fuse(NodeId forward) {
@@ -45,7 +44,7 @@ class FuseLoss final : public Fusion {
       in.push_back(rewriter_[start]);
     }
     const std::vector<Tensor> out = rewriter_.add(node, kLinearCrossEntropyGrad, in, attrs);
-    for (size_t i = 0; i < grad.out.size(); ++i) rewriter_.map(grad.out[i], out[i]);
+    rewriter_.map_results(grad, out);
     rewriter_.map(node.out[0], out.back());
     return true;
   }
@@ -117,9 +116,9 @@ class BiasGradient final : public Fusion {
   };
 
   bool take(const Node& node) override {
-    const auto found = pairs_.find(id_of(node));
-    if (found != pairs_.end()) fuse(graph_.node(found->second.product), graph_.node(found->second.sum));
-    return found != pairs_.end() || moved_.contains(id_of(node));
+    const Pair* pair = find_value(pairs_, id_of(node));
+    if (pair) fuse(graph_.node(pair->product), graph_.node(pair->sum));
+    return pair || moved_.contains(id_of(node));
   }
 
   void pair(const Node& sum) {
@@ -233,16 +232,15 @@ class WeightGradients final : public Fusion {
   static constexpr int64_t kRowsForEach = 2048;
 
   bool take(const Node& node) override {
-    const auto group = group_of_.find(id_of(node));
-    if (group == group_of_.end()) return false;
-    if (id_of(node) != group->second.back()) return true;
+    const std::vector<NodeId>* group = find_value(group_of_, id_of(node));
+    if (!group) return false;
+    if (id_of(node) != group->back()) return true;
     std::vector<Tensor> in;
-    for (const NodeId id : group->second)
+    for (const NodeId id : *group)
       for (const ValueId operand : graph_.node(id).in) in.push_back(rewriter_[operand]);
     const std::vector<Tensor> out = rewriter_.add(node, kWeightGradients, in, {});
-    for (size_t i = 0; i < group->second.size(); ++i)
-      for (size_t k = 0; k < graph_.node(group->second[i]).out.size(); ++k)
-        rewriter_.map(graph_.node(group->second[i]).out[k], out[2 * i + k]);
+    for (size_t i = 0; i < group->size(); ++i)
+      rewriter_.map_results(graph_.node((*group)[i]), std::span(out).subspan(2 * i));
     return true;
   }
 

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <set>
 #include <vector>
 #include "engine/ops/dropout/dropout.h"
@@ -86,88 +85,87 @@ class FuseResidualNorm final : public Fusion {
 
  private:
   bool take(const Node& node) override {
-    const NodeId id = id_of(node);
-    return fused_additions_.contains(id) || (is(node, kLayerNorm) && fuse_forward(id)) ||
-           (is(node, kLayerNormGrad) && fuse_backward(id));
+    return fused_additions_.contains(&node) || (is(node, kLayerNorm) && fuse_forward(node)) ||
+           (is(node, kLayerNormGrad) && fuse_backward(node));
   }
 
-  NodeId producer(ValueId value) const { return graph_.value(value).producer; }
+  bool is_sum(const Node* node) const { return node && matcher_.is_sum(*node); }
 
-  bool is_sum(NodeId id) const { return id != kNone && id < graph_.node_count() && matcher_.is_sum(graph_.node(id)); }
-
-  bool is_dropout(NodeId id) const {
-    return id != kNone && id < graph_.node_count() && is(graph_.node(id), kDropout) &&
-           graph_.node(id).attrs.as<DropoutAttrs>().layout == DropoutLayout::kDense &&
-           graph_.node(id).attrs.as<DropoutAttrs>().is_whole();
+  static bool is_dropout(const Node* node) {
+    if (!is(node, kDropout)) return false;
+    const auto& attrs = node->attrs.as<DropoutAttrs>();
+    return attrs.layout == DropoutLayout::kDense && attrs.is_whole();
   }
 
   // Finds additions whose first reader is a norm.
   void find_forward() {
-    for (NodeId id = 0; id < graph_.node_count(); ++id) {
-      const Node& norm = graph_.node(id);
+    for (const Node& norm : graph_.nodes()) {
       if (!is(norm, kLayerNorm)) continue;
-      const NodeId addition = producer(norm.in[0]);
-      if (is_sum(addition) && matcher_.readers(norm.in[0]).front() == id) fused_additions_.insert(addition);
+      const Node* addition = matcher_.producer(norm.in[0]);
+      if (is_sum(addition) && matcher_.readers(norm.in[0]).front() == id_of(norm)) fused_additions_.insert(addition);
     }
   }
 
-  bool fuse_forward(NodeId id) {
-    const Node& norm = graph_.node(id);
-    const NodeId addition = producer(norm.in[0]);
+  bool fuse_forward(const Node& norm) {
+    const Node* addition = matcher_.producer(norm.in[0]);
     if (!fused_additions_.contains(addition) || rewriter_[norm.in[0]].defined()) return false;
-    ValueId x = graph_.node(addition).in[0], f = graph_.node(addition).in[1];
+    ValueId x = addition->in[0], f = addition->in[1];
     if (!drops(f) && drops(x)) std::swap(x, f);
     ResidualNormAttrs attrs{.norm = norm.attrs.as<LayerNormAttrs>()};
     std::vector<Tensor> in{rewriter_[x], rewriter_[f]};
     for (size_t i = 1; i < norm.in.size(); ++i) in.push_back(rewriter_[norm.in[i]]);
     if (drops(f)) {
-      const Node& dropout = graph_.node(producer(f));
+      const Node& dropout = *matcher_.producer(f);
       take_dropout(dropout, attrs);
       in[1] = rewriter_[dropout.in[0]];
       in.push_back(rewriter_[dropout.in[1]]);
     }
     const std::vector<Tensor> out = rewriter_.add(norm, kResidualNorm, in, attrs);
     rewriter_.map(norm.in[0], out[0]);
-    for (size_t i = 0; i < 3; ++i) rewriter_.map(norm.out[i], out[i + 1]);
+    rewriter_.map_results(norm, std::span(out).subspan(1));
     return true;
   }
 
   // Whether the value is a dropout's that only this addition reads.
-  bool drops(ValueId value) const { return is_dropout(producer(value)) && matcher_.has_one_reader(value); }
+  bool drops(ValueId value) const { return is_dropout(matcher_.producer(value)) && matcher_.has_one_reader(value); }
 
   static void take_dropout(const Node& dropout, ResidualNormAttrs& attrs) {
     attrs.probability = dropout.attrs.as<DropoutAttrs>().probability;
     attrs.site = dropout.attrs.as<DropoutAttrs>().site;
   }
 
-  bool fuse_backward(NodeId id) {
-    const Node& grad = graph_.node(id);
+  bool fuse_backward(const Node& grad) {
     ResidualNormAttrs attrs{.norm = grad.attrs.as<LayerNormAttrs>()};
     std::vector<Tensor> in = rewriter_.inputs_of(grad);
     ValueId total = grad.out[0];
-    if (matcher_.has_one_reader(total) && is_sum(matcher_.readers(total)[0])) {
-      const Node& addition = graph_.node(matcher_.readers(total)[0]);
-      const ValueId other = other_operand(addition, total);
-      if (producer(other) < id) {
+    if (const Node* addition = matcher_.one_reader(total); is_sum(addition)) {
+      const ValueId other = other_operand(*addition, total);
+      if (graph_.value(other).producer < id_of(grad)) {
         attrs.dsum = true;
         in.push_back(rewriter_[other]);
-        total = addition.out[0];
+        total = addition->out[0];
       }
     }
-    const auto readers = matcher_.readers(total);
-    const auto dropout = std::ranges::find_if(readers, [&](NodeId reader) { return is_dropout(reader); });
-    if (dropout != readers.end()) {
-      take_dropout(graph_.node(*dropout), attrs);
-      in.push_back(rewriter_[graph_.node(*dropout).in[1]]);
+    const Node* dropout = dropout_of(total);
+    if (dropout) {
+      take_dropout(*dropout, attrs);
+      in.push_back(rewriter_[dropout->in[1]]);
     }
     if (in.size() == grad.in.size()) return false;
     const std::vector<Tensor> out = rewriter_.replace(grad, kResidualNormGrad, in, attrs);
     rewriter_.map(total, out[0]);
-    if (dropout != readers.end()) rewriter_.map(graph_.node(*dropout).out[0], out.back());
+    if (dropout) rewriter_.map(dropout->out[0], out.back());
     return true;
   }
 
-  std::set<NodeId> fused_additions_;
+  // The first dropout that reads the value.
+  const Node* dropout_of(ValueId value) const {
+    for (const NodeId reader : matcher_.readers(value))
+      if (reader < graph_.node_count() && is_dropout(&graph_.node(reader))) return &graph_.node(reader);
+    return nullptr;
+  }
+
+  std::set<const Node*> fused_additions_;
 };
 
 // On a GPU, blocks sum the gradients of a norm's weight and bias over parts of the rows, and a second kernel adds up

@@ -99,25 +99,23 @@ class Groups {
     return 0;
   }
 
-  unsigned operands(NodeId id) const { return operands_[id]; }
-
   size_t largest(NodeId id) const {
     const Node& node = graph_.node(id);
     auto most = max_of<size_t>(node.out, [&](ValueId out) { return graph_.value(out).type.bytes(); });
     for (size_t i = 0; i < node.in.size(); ++i)
-      if (operands(id) >> i & 1) most = std::max(most, graph_.value(node.in[i]).type.bytes());
+      if (operands_[id] >> i & 1) most = std::max(most, graph_.value(node.in[i]).type.bytes());
     return most;
   }
 
   // The end of a run of nodes from `begin` on that is worth computing in groups; `begin` if there is none.
   NodeId end_of_segment(NodeId begin) const {
-    if (operands(begin) == 0) return begin;
+    if (operands_[begin] == 0) return begin;
     std::vector<bool> computed(graph_.value_count());
     int layers = 0, small = 0;
     NodeId end = begin;
     for (NodeId id = begin; id < graph_.node_count(); ++id) {
       const Node& node = graph_.node(id);
-      if (operands(id) == 0) {
+      if (operands_[id] == 0) {
         if (std::ranges::any_of(node.in, [&](ValueId in) { return computed[in]; })) break;
         continue;
       }
@@ -134,7 +132,7 @@ class Groups {
   void rewrite(NodeId begin, NodeId end) {
     size_t most = 0;
     for (NodeId id = begin; id < end; ++id) {
-      if (operands(id) == 0) rewriter_.copy(graph_.node(id));
+      if (operands_[id] == 0) rewriter_.copy(graph_.node(id));
       else most = std::max(most, largest(id));
     }
     int64_t groups = 1;
@@ -142,10 +140,10 @@ class Groups {
     std::map<ValueId, std::vector<Tensor>> parts;  // one a group
     for (int64_t group = 0; group < groups; ++group)
       for (NodeId id = begin; id < end; ++id)
-        if (operands(id) != 0) add_part(id, group, groups, parts);
+        if (operands_[id] != 0) add_part(id, group, groups, parts);
     for (NodeId id = begin; id < end; ++id)
       for (const ValueId value : graph_.node(id).out)
-        if (operands(id) != 0 &&
+        if (operands_[id] != 0 &&
             std::ranges::any_of(matcher_.readers(value), [&](NodeId reader) { return reader >= end; }))
           rewriter_.map(value, rewriter_.add(graph_.node(id), kConcat, parts.at(value), ConcatAttrs{0})[0]);
   }
@@ -154,7 +152,7 @@ class Groups {
     const Node& node = graph_.node(id);
     std::vector<Tensor> in;
     for (size_t i = 0; i < node.in.size(); ++i) {
-      if (!(operands(id) >> i & 1)) {
+      if (!(operands_[id] >> i & 1)) {
         in.push_back(rewriter_[node.in[i]]);
         continue;
       }

@@ -52,7 +52,7 @@ class HalfOperands {
 class RoundShared final : public Fusion {
  public:
   explicit RoundShared(const Graph& graph) : Fusion(graph), wants_(graph.value_count()) {
-    for (const ValueId result : results_of(graph)) wants(result).f32 = true;
+    for (const ValueId result : results_of(graph)) wants_[result].f32 = true;
     for (NodeId id = graph.node_count() - 1; id >= 0; --id) ask(graph.node(id));
   }
 
@@ -68,17 +68,16 @@ class RoundShared final : public Fusion {
   struct Wants {
     bool reduced = false, f32 = false;
   };
-  Wants& wants(ValueId value) { return wants_[value]; }
 
   // Finds how a node wants its operands stored from what its readers want. If all want fp32, it is not stored in bf16.
   void ask(const Node& node) {
     const StorageRule rule = storage_of(node);
     for (size_t i = 0; i < node.in.size(); ++i) {
       const Storage storage = rule.operand(i);
-      Wants& in = wants(node.in[i]);
+      Wants& in = wants_[node.in[i]];
       in.reduced |= storage == Storage::kReduced, in.f32 |= storage == Storage::kF32;
       if (storage != Storage::kMoved) continue;
-      for (const ValueId out : node.out) in.reduced |= wants(out).reduced, in.f32 |= wants(out).f32;
+      for (const ValueId out : node.out) in.reduced |= wants_[out].reduced, in.f32 |= wants_[out].f32;
     }
   }
 
@@ -88,7 +87,7 @@ class RoundShared final : public Fusion {
     const TensorType& type = graph_.value(out).type;
     const auto readers = matcher_.readers(out);
     if (type.dtype != DType::kF32 || type.shape.elements() == 1 || readers.size() < 2) return false;
-    if (wants(out).f32 && !wants(out).reduced) return false;
+    if (wants_[out].f32 && !wants_[out].reduced) return false;
     return std::ranges::any_of(readers, [&](NodeId reader) {
       return reader < graph_.node_count() && is(graph_.node(reader), kPointwise) &&
              graph_.value(graph_.node(reader).out[0]).type.shape == type.shape;

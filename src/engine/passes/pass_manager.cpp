@@ -121,8 +121,7 @@ Graph decompose(const Graph& graph, bool (*keep)(const OpDef& op)) {
       continue;
     }
     rewriter.graph().set_scope(node.scope);
-    const std::vector<Tensor> out = node.op->decompose({rewriter.graph(), node, rewriter.inputs_of(node)});
-    for (size_t i = 0; i < out.size(); ++i) rewriter.map(node.out[i], out[i]);
+    rewriter.map_results(node, node.op->decompose({rewriter.graph(), node, rewriter.inputs_of(node)}));
   }
   return rewriter.finish();
 }

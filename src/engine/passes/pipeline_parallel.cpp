@@ -36,7 +36,6 @@ class Model {
   bool is_own(const Node& node) const {
     return std::ranges::any_of(node.out, [&](ValueId v) { return is_passed(v); });
   }
-  NodeId last_reader(ValueId id) const { return last_reader_[id]; }
 
   // The node before which a gap cuts the graph. It does not depend on sizes, so that graphs of all batch shapes are cut
   // alike. Between two blocks, it is where the fewest values cross, the first such node. Before the first block of a
@@ -69,7 +68,7 @@ class Model {
   std::vector<ValueId> crossing(NodeId node) const {
     std::vector<ValueId> values;
     for (ValueId id = 0; id < graph_.value_count(); ++id)
-      if (is_passed(id) && graph_.value(id).producer < node && last_reader(id) >= node) values.push_back(id);
+      if (is_passed(id) && graph_.value(id).producer < node && last_reader_[id] >= node) values.push_back(id);
     return values;
   }
 

@@ -51,6 +51,7 @@ class Rewriter {
 
   Tensor operator[](ValueId old_value) const { return map_[old_value]; }  // the new value for an old one
   void map(ValueId old_value, Tensor new_value) { map_[old_value] = new_value; }
+  void map_results(const Node& node, std::span<const Tensor> out);  // of the old graph's node, to as many new values
   std::vector<Tensor> inputs_of(const Node& node) const;
 
   // The new graph's node for `old_value`, to join with its only reader; else nullptr. Invalidated by add().
@@ -69,8 +70,6 @@ class Rewriter {
   Graph finish();               // maps outputs and updates
 
  private:
-  void map_results(const Node& node, std::span<const Tensor> out);
-
   const Graph& old_;
   Graph new_;
   std::vector<Tensor> map_;

@@ -22,9 +22,9 @@ class Views {
     // Concats from the last, so that a concat of concats nests; then the others in order.
     for (NodeId id = graph_.node_count() - 1; id >= 0; --id)
       if (is_concat(graph_.node(id))) view_concat(graph_.node(id));
-    for (NodeId id = 0; id < graph_.node_count(); ++id) {
-      if (is_reshape(graph_.node(id))) view_reshape(graph_.node(id));
-      if (is_split(graph_.node(id))) view_split(graph_.node(id));
+    for (const Node& node : graph_.nodes()) {
+      if (is_reshape(node)) view_reshape(node);
+      if (is_split(node)) view_split(node);
     }
     return std::move(graph_);
   }

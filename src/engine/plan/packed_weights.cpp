@@ -13,10 +13,6 @@ namespace linnet {
 namespace {
 constexpr size_t kPanelAlignment = 64;
 
-bool are_alike(const PanelsOf& x, const PanelsOf& y) {
-  return x.n == y.n && x.k == y.k && x.trans_b == y.trans_b && x.precision == y.precision && x.in_bf16 == y.in_bf16;
-}
-
 // How a node would read its second operand as panels.
 struct PanelRead {
   PanelsOf panels;
@@ -105,7 +101,7 @@ class Reads {
     const size_t end = location.offset + static_cast<size_t>(extent) * dtype_size(type.dtype);
     const auto [entry, is_new] = reads_.try_emplace(location, Read{end, panels});
     Read& read = entry->second;
-    if (!is_new && !(end == read.end && panels && read.panels && are_alike(*panels, *read.panels)))
+    if (!is_new && !(end == read.end && panels && panels == read.panels))
       read = {std::max(end, read.end), std::nullopt};
   }
 

@@ -50,8 +50,7 @@ void choose_asides(const Graph& graph, const std::vector<size_t>& bytes, ChosenK
 ChosenKernels choose_kernels(const Graph& graph, const Backend& backend, const PlanOptions& options) {
   ChosenKernels chosen;
   std::vector<size_t> bytes;
-  for (NodeId id = 0; id < graph.node_count(); ++id) {
-    const Node& node = graph.node(id);
+  for (const Node& node : graph.nodes()) {
     const auto [in, out] = types_of(graph, node);
     const KernelQuery query{node, in, out, options.threads, backend.device};
     const Kernel& kernel = find_kernel(query, options.kernels, backend);

@@ -149,10 +149,8 @@ NodeId StorageMap::first(ValueId storage) const {
 }
 
 NodeId StorageMap::last(ValueId storage) const {
-  NodeId last = first(storage);
-  for (const Access& write : writes_[storage]) last = std::max(last, write.node);
-  for (const Access& read : reads_[storage]) last = std::max(last, read.node);
-  return last;
+  return std::max({first(storage), max_of<NodeId>(writes_[storage], &Access::node),
+      max_of<NodeId>(reads_[storage], &Access::node)});
 }
 
 std::vector<ArenaPart> StorageMap::parts(ValueId storage) const {
@@ -344,10 +342,7 @@ class Placer {
 };
 }  // namespace
 
-size_t most_alive(const std::vector<ArenaBlock>& blocks) {
-  const std::vector<Placed> all = mapped(blocks, [&](const ArenaBlock& block) { return in_lines(block); });
-  return most_alive(all);
-}
+size_t most_alive(const std::vector<ArenaBlock>& blocks) { return most_alive(mapped(blocks, in_lines)); }
 
 ArenaSize place_blocks(std::vector<ArenaBlock>& blocks) {
   Placer placer(blocks);

@@ -73,8 +73,6 @@ class Replay {
       fail_internal("plan: ", graph_.where_text(id), " has a result in its workspace");
   }
 
-  const Root& root(ValueId id) const { return roots_[id]; }
-
   // A dense value is one part, columns of a matrix their rows, others more parts.
   void each_part(ValueId id, FunctionRef<void(ByteMap&, const ByteRows&)> body) {
     const TensorType& type = graph_.value(id).type;
@@ -83,7 +81,7 @@ class Replay {
     if (bounds(id).second > store_.regions()[location.region].bytes)
       fail_internal("plan: value %", id, " lies beyond its region");
     ByteMap& map = maps_[location.region];
-    const Shape& strides = root(id).strides;
+    const Shape& strides = roots_[id].strides;
     if (strides == dense_strides(type.shape)) return body(map, ByteRows{location.offset, 1, 0, type.bytes()});
     // Axes from the smallest stride to the largest, without those that revisit the same bytes.
     struct Axis {
@@ -120,7 +118,7 @@ class Replay {
   // The bytes must come from the value itself, its whole, or its own parts; the node in between is then a no-op.
   bool same_data(ValueId reader, ValueId owner) const {
     if (owner == reader) return true;
-    return owner != kNone && root(owner).value == root(reader).value;
+    return owner != kNone && roots_[owner].value == roots_[reader].value;
   }
 
   // `where` gives the reader's text for the error.
@@ -149,7 +147,7 @@ class Replay {
   std::pair<size_t, size_t> bounds(ValueId id) const {
     const TensorType& type = graph_.value(id).type;
     const size_t begin = plan_.location[id].offset;
-    const int64_t extent = strided_extent(type.shape, root(id).strides);
+    const int64_t extent = strided_extent(type.shape, roots_[id].strides);
     return {begin, begin + static_cast<size_t>(extent) * dtype_size(type.dtype)};
   }
 
@@ -167,7 +165,7 @@ class Replay {
 
   // Columns of one matrix: the same rows, other elements of each.
   bool interleaved(ValueId a, ValueId b) const {
-    const Root &x = root(a), &y = root(b);
+    const Root &x = roots_[a], &y = roots_[b];
     const Shape &p = graph_.value(a).type.shape, &q = graph_.value(b).type.shape;
     if (x.value != y.value || x.strides != y.strides || p.rank() != q.rank() || p.rank() < 2) return false;
     const int64_t pitch = x.strides[-2];

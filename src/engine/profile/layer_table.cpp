@@ -67,8 +67,7 @@ void append_lines(const ProfileSummary& summary, const ModuleNode& node, const s
   const std::string count = node.merged > 1 ? " (" + std::to_string(node.merged) + " together)" : "";
   text += line_text(summary, node.times, std::string(2 * level, ' ') + name + count);
   if (level == depth) return;
-  std::vector<const std::pair<const std::string, ModuleNode>*> sorted;
-  for (const auto& child : node.children) sorted.push_back(&child);
+  auto sorted = mapped(node.children, [](const auto& child) { return &child; });
   std::ranges::stable_sort(
       sorted, std::ranges::greater{}, [](const auto* child) { return child->second.times.total(); });
   for (const auto* child : sorted) append_lines(summary, child->second, child->first, level + 1, depth, text);

@@ -123,9 +123,7 @@ std::span<const std::byte> bytes_of(const std::string& text) { return std::as_by
 
 // The texts of all ranks on rank 0; nothing elsewhere.
 std::vector<std::string> texts_on_first(Communicator& world, const std::string& own) {
-  const uint64_t length = own.size();
-  std::vector<uint64_t> lengths(world.size());
-  all_gather(world, std::as_bytes(std::span(&length, 1)), std::as_writable_bytes(std::span(lengths)));
+  const std::vector<size_t> lengths = all_gather(world, own.size());
   if (world.rank() > 0) {
     const Communicator::Outgoing message{0, bytes_of(own)};
     world.exchange({&message, 1}, {});
@@ -180,9 +178,7 @@ std::string RankProfiles::put_together(const Profile& profile, std::optional<int
   const int64_t offset = ahead ? *ahead : clock_offset(*rank_.world, [] { return Timeline::now(); });
   if (rank_.stages) find_bubble(profile, offset);
   Communicator& world = *rank_.world;
-  const int64_t start = first_moment(profile) - offset;
-  std::vector<int64_t> starts(world.size());
-  all_gather(world, std::as_bytes(std::span(&start, 1)), std::as_writable_bytes(std::span(starts)));
+  const std::vector<int64_t> starts = all_gather(world, first_moment(profile) - offset);
   const TracedProcess process{world.rank(), rank_.name, *std::ranges::min_element(starts) + offset};
   const std::vector<std::string> events = texts_on_first(world, trace_events(profile, process));
   return is_first() ? trace_of(events, profile.machine) : std::string();

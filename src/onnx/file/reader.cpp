@@ -5,6 +5,7 @@
 #include "base/files.h"
 #include "base/functions.h"
 #include "base/protobuf.h"
+#include "base/text.h"
 #include "onnx/file/model.h"
 
 namespace linnet {
@@ -310,23 +311,21 @@ const MappedFile& Reader::external_file(const std::string& location) {
 
 void Reader::take_external(OnnxTensor& tensor, const std::map<std::string, std::string>& entries) {
   const auto number = [&](const char* key, uint64_t otherwise) {
-    const auto found = entries.find(key);
-    if (found == entries.end()) return otherwise;
-    const std::string& text = found->second;
-    if (text.empty() || text.size() > 18 || !std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; }))
-      fail("tensor ", shown(tensor.name), " lies at no number of bytes: ", shown(text));
-    return static_cast<uint64_t>(std::stoull(text));
+    const std::string* text = find_value(entries, key);
+    if (!text) return otherwise;
+    if (!is_digits(*text) || text->size() > 18)
+      fail("tensor ", shown(tensor.name), " lies at no number of bytes: ", shown(*text));
+    return static_cast<uint64_t>(std::stoull(*text));
   };
-  const auto location = entries.find("location");
-  if (location == entries.end()) fail("tensor ", shown(tensor.name), " is in another file, but it does not say which");
-  const MappedFile& file = external_file(location->second);
+  const std::string* location = find_value(entries, "location");
+  if (!location) fail("tensor ", shown(tensor.name), " is in another file, but it does not say which");
+  const MappedFile& file = external_file(*location);
   const uint64_t offset = number("offset", 0);
-  if (offset > file.size()) fail("tensor ", shown(tensor.name), " lies behind the end of ", shown(location->second));
+  if (offset > file.size()) fail("tensor ", shown(tensor.name), " lies behind the end of ", shown(*location));
   const uint64_t length = number("length", file.size() - offset);
-  if (length > file.size() - offset)
-    fail("tensor ", shown(tensor.name), " goes beyond the end of ", shown(location->second));
+  if (length > file.size() - offset) fail("tensor ", shown(tensor.name), " goes beyond the end of ", shown(*location));
   tensor.data = {file.data() + offset, static_cast<size_t>(length)};
-  tensor.owner = files_.at(location->second);
+  tensor.owner = files_.at(*location);
 }
 
 // Every name is written once, and before it is read.
@@ -365,21 +364,18 @@ std::string_view text_of(std::span<const std::byte> bytes) {
 }  // namespace
 
 std::string element_name(OnnxElement element) {
-  for (const ElementRow& row : kElements)
-    if (row.element == element) return row.name;
-  return "type " + std::to_string(static_cast<int32_t>(element));
+  const ElementRow* row = find_item(kElements, element, &ElementRow::element);
+  return row ? row->name : "type " + std::to_string(static_cast<int32_t>(element));
 }
 
 std::optional<FileDType> element_dtype(OnnxElement element) {
-  for (const ElementRow& row : kElements)
-    if (row.element == element) return row.dtype;
-  return std::nullopt;
+  const ElementRow* row = find_item(kElements, element, &ElementRow::element);
+  return row ? row->dtype : std::nullopt;
 }
 
 OnnxElement onnx_element(FileDType dtype) {
-  for (const ElementRow& row : kElements)
-    if (row.dtype == dtype) return row.element;
-  return OnnxElement::kUndefined;
+  const ElementRow* row = find_item(kElements, dtype, &ElementRow::dtype);
+  return row ? row->element : OnnxElement::kUndefined;
 }
 
 int64_t OnnxTensor::elements() const {

@@ -2,6 +2,7 @@
 // data's sizes; then all goes to the file in order.
 #include <algorithm>
 #include "base/files.h"
+#include "base/numbers.h"
 #include "base/protobuf.h"
 #include "onnx/file/model.h"
 
@@ -134,7 +135,7 @@ std::vector<InitializerParts> initializer_parts(const OnnxGraph& graph, bool out
       add_external(part.header, "offset", std::to_string(elsewhere ? tensor.external_offset : offset));
       add_external(part.header, "length", std::to_string(tensor.bytes()));
       part.header.integer(14, 1);  // data_location: EXTERNAL
-      if (!elsewhere) offset += (tensor.bytes() + kAlignment - 1) / kAlignment * kAlignment;
+      if (!elsewhere) offset += round_up(tensor.bytes(), kAlignment);
     } else {
       part.header.begin(9, tensor.bytes());
     }
@@ -147,7 +148,7 @@ void write_data_file(AtomicFile& file, const std::vector<InitializerParts>& part
   for (const InitializerParts& part : parts) {
     if (!part.outside || !part.tensor->external_file.empty()) continue;
     each_piece(*part.tensor, [&](const void* bytes, size_t size) { file.write(bytes, size); });
-    file.write(std::string((kAlignment - part.tensor->bytes() % kAlignment) % kAlignment, '\0'));
+    file.write(std::string(round_up(part.tensor->bytes(), kAlignment) - part.tensor->bytes(), '\0'));
   }
   file.finish();
 }

@@ -134,14 +134,11 @@ void name_outputs(OnnxGraph& graph) {
     if (node.op == "Identity" && node.name == node.out[0] && !taken.contains(node.in[0]) &&
         std::ranges::any_of(graph.outputs, [&](const OnnxValueInfo& out) { return out.name == node.out[0]; }))
       renamed.emplace(node.in[0], node.out[0]);
-  std::erase_if(graph.nodes, [&](const OnnxNode& node) {
-    const auto found = node.op == "Identity" ? renamed.find(node.in[0]) : renamed.end();
-    return found != renamed.end() && found->second == node.out[0];
-  });
+  std::erase_if(graph.nodes,
+      [&](const OnnxNode& node) { return node.op == "Identity" && find_or(renamed, node.in[0], "") == node.out[0]; });
   for (OnnxNode& node : graph.nodes)
     for (auto* names : {&node.in, &node.out})
-      for (std::string& name : *names)
-        if (const auto found = renamed.find(name); found != renamed.end()) name = found->second;
+      for (std::string& name : *names) name = find_or(renamed, name, name);
 }
 
 void remove_unused(OnnxGraph& graph) {
@@ -180,12 +177,9 @@ OnnxLowering::OnnxLowering(
 }
 
 void OnnxLowering::bind_input(ValueId value) {
-  for (const GraphInput& input : graph().inputs()) {
-    if (input.value != value) continue;
-    const TensorType type = graph().value(value).type;
-    builder.input(input.name, onnx_element(type.dtype), shape_of(value));
-    names_[value] = input.name;
-  }
+  const std::string& name = find_item(graph().inputs(), value, &GraphInput::value)->name;
+  builder.input(name, onnx_element(graph().value(value).type.dtype), shape_of(value));
+  names_[value] = name;
 }
 
 void OnnxLowering::bind_key_mask(ValueId lengths, const std::string& mask) {
@@ -423,10 +417,9 @@ std::string SymbolicSize::text(std::span<const std::string> names) const {
 SymbolicSize operator+(SymbolicSize a, const SymbolicSize& b) {
   a.constant += b.constant;
   for (const SymbolicSize::Term& term : b.terms) {
-    const auto same = [&](const SymbolicSize::Term& other) { return other.symbols == term.symbols; };
-    const auto found = std::ranges::find_if(a.terms, same);
-    if (found == a.terms.end()) a.terms.push_back(term);
-    else found->factor += term.factor;
+    SymbolicSize::Term* same = find_item(a.terms, term.symbols, &SymbolicSize::Term::symbols);
+    if (same) same->factor += term.factor;
+    else a.terms.push_back(term);
   }
   std::erase_if(a.terms, [](const SymbolicSize::Term& term) { return term.factor == 0; });
   return a;

@@ -269,11 +269,10 @@ void lower_max_pool(OnnxLowering& to) {
 void lower_split(OnnxLowering& to) {
   if (to.form.separate_projections && separate_products(to)) return;
   const int64_t axis = to.attrs<SplitAttrs>().axis;
-  const auto along = [&](size_t part) { return to.out_shape(part)[axis]; };
   SymbolicShape sizes;
   bool all = true;
   for (size_t i = 0; i < to.node().out.size(); ++i) {
-    sizes.push_back(along(i));
+    sizes.push_back(to.out_shape(i)[axis]);
     all = all && to.is_used(i);
   }
   if (all) {

@@ -1,11 +1,7 @@
 // What the forward and the backward pass of attention share.
 #include <algorithm>
-#include <array>
-#include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
-#include <utility>
 #include "engine/kernels/attention/attention.h"
 #include "engine/kernels/attention/attention_blocking.h"
 #include "engine/kernels/attention/attention_tile-inl.h"

@@ -167,7 +167,7 @@ void sum_bias_gradients(const AttentionArgs& args, const float* rows, float* out
 }  // namespace
 
 size_t attention_forward_workspace(const AttentionArgs& args, int threads) {
-  return static_cast<size_t>(attention_blocking::ForwardLayout(args).size() * threads) * sizeof(float);
+  return bytes_for<float>(attention_blocking::ForwardLayout(args).size() * threads);
 }
 
 void attention_forward(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v,
@@ -185,7 +185,7 @@ void attention_forward(const AttentionArgs& args, AttentionRows q, AttentionRows
 
 size_t attention_backward_workspace(const AttentionArgs& args, int threads) {
   const int64_t shared = args.biased ? args.batch * args.query_heads * attention_blocking::bias_gradient_row(args) : 0;
-  return static_cast<size_t>(attention_blocking::BackwardLayout(args).size() * threads + shared) * sizeof(float);
+  return bytes_for<float>(attention_blocking::BackwardLayout(args).size() * threads + shared);
 }
 
 void attention_backward(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v, AttentionRows o,
@@ -219,7 +219,7 @@ bool has_few_queries(const AttentionArgs& args) {
 }
 
 size_t attention_few_queries_workspace(const AttentionArgs& args, int threads) {
-  return static_cast<size_t>(score_floats(args) * threads) * sizeof(float);
+  return bytes_for<float>(score_floats(args) * threads);
 }
 
 void attention_few_queries(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v,

@@ -2,7 +2,6 @@
 // how weights (probabilities and their gradients) are kept.
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include "engine/kernels/attention/attention_blocking.h"

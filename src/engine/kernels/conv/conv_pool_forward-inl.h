@@ -1,7 +1,5 @@
 // The pooled convolution: images with zeros around them, and the forward pass.
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include "engine/kernels/conv/pool.h"
 #include "engine/kernels/lanes-inl.h"
 

@@ -1,8 +1,8 @@
 // All three keep a tile of sums in registers: up to 5 outputs or rows by kWide vectors; 20 sums for 9 loads.
 #include <algorithm>
 #include "base/numbers.h"
-#include "base/thread_pool.h"
 #include "engine/kernels/conv/dense_head.h"
+#include "engine/kernels/parallel.h"
 
 #define HWY_TARGET_INCLUDE "engine/kernels/conv/dense_head_simd.cpp"
 #include <hwy/foreach_target.h>
@@ -224,11 +224,6 @@ namespace {
 HWY_EXPORT(ForwardRows);
 HWY_EXPORT(WeightGradientColumns);
 HWY_EXPORT(InputGradientRows);
-
-// body(begin, end) over ranges of `step` that cover [0, count).
-template <class Body> void for_steps(ThreadPool& pool, int64_t count, int64_t step, const Body& body) {
-  pool.run(ceil_div(count, step), [&](int64_t task, int) { body(task * step, std::min(count, (task + 1) * step)); });
-}
 }  // namespace
 
 void dense_head_forward(const DenseHeadShape& shape, const float* x, const float* w, const float* bias, bool relu,

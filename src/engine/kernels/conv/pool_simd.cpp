@@ -345,7 +345,7 @@ size_t conv_pool_workspace(const ConvPoolShape& s, int threads) {
   const int64_t forward = weight_floats(s) + threads * scratch_floats(s);
   const int64_t weights = groups(s) * sum_floats(s) + threads * gradient_scratch_floats(s);
   const int64_t input = threads * gradient_floats(s);
-  return static_cast<size_t>(std::max({forward, weights, input})) * sizeof(float);
+  return bytes_for<float>(std::max({forward, weights, input}));
 }
 
 void conv_pool_forward(const ConvPoolShape& s, const ConvPoolImages& x, const float* weight, const float* bias,

@@ -13,7 +13,6 @@
 #define LINNET_KERNELS_WINOGRAD_TRANSFORMS_INL_H_
 #endif
 
-#include <type_traits>
 #include "engine/kernels/conv/convolution-inl.h"
 #include "engine/kernels/conv/convolution_layout.h"
 

@@ -129,6 +129,7 @@ struct PanelsOf {
   bool trans_b;          // stored [n, k], otherwise [k, n]
   Precision precision;   // of the products; for kBf16 numbers are rounded, and panels take the first half of the memory
   bool in_bf16 = false;  // the weight lies in memory as bf16. Needs kBf16 and gemm_has_bf16().
+  bool operator==(const PanelsOf&) const = default;
   size_t bytes() const { return static_cast<size_t>(n * k) * (in_bf16 ? sizeof(Bfloat16) : sizeof(float)); }
 };
 

@@ -336,7 +336,7 @@ size_t gemm_workspace(int64_t batch, int64_t m, int64_t n, int64_t k, int thread
         for (const int64_t packed : {k, ceil_div(k, 2)})  // fp32, bf16
           floats = std::max(floats, workspace(method(items, rows, n, k, trans_a, trans_b), rows, n, packed, threads));
   }
-  return static_cast<size_t>(floats) * sizeof(float);
+  return bytes_for<float>(floats);
 }
 
 void gemm(const GemmArgs& args, std::byte* workspace, ThreadPool& pool) {

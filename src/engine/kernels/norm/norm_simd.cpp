@@ -22,10 +22,7 @@ namespace {
 int64_t chunk_rows(int64_t rows, int64_t channels) {
   return std::clamp<int64_t>((1 << 15) / channels, 16, std::max<int64_t>(rows, 16));
 }
-int64_t chunk_count(int64_t rows, int64_t channels) {
-  const int64_t each = chunk_rows(rows, channels);
-  return (rows + each - 1) / each;
-}
+int64_t chunk_count(int64_t rows, int64_t channels) { return ceil_div(rows, chunk_rows(rows, channels)); }
 
 struct BatchNormRows {
   float *scale, *shift;  // [channels]: x * scale + shift
@@ -356,7 +353,7 @@ void check_types(bool is_bf16, std::initializer_list<StoredFloats> operands) {
 }  // namespace
 
 size_t batch_norm_workspace(int64_t rows, int64_t channels) {
-  return static_cast<size_t>((2 * chunk_count(rows, channels) + 5) * channels) * sizeof(float);
+  return bytes_for<float>((2 * chunk_count(rows, channels) + 5) * channels);
 }
 
 void batch_norm_forward(const BatchNormArgs& args, StoredFloats residual, MutableStoredFloats y, float* mean,
@@ -416,7 +413,7 @@ void row_norm_forward(const RowNormForward& args, ThreadPool& pool) {
 }
 
 size_t row_norm_backward_workspace(int64_t rows, int64_t width) {
-  return static_cast<size_t>(row_chunks(rows) * 2 * width) * sizeof(float);
+  return bytes_for<float>(row_chunks(rows) * 2 * width);
 }
 
 void row_norm_backward(const RowNormBackward& args, void* workspace, ThreadPool& pool) {

@@ -1,8 +1,8 @@
 #include <cstring>
 #include "base/numbers.h"
-#include "base/thread_pool.h"
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/kernels/gemm/gemm_blocking.h"
+#include "engine/kernels/parallel.h"
 #include "engine/kernels/quantized/products.h"
 
 #define HWY_TARGET_INCLUDE "engine/kernels/quantized/gemm_blocks_simd.cpp"
@@ -151,8 +151,7 @@ void few_rows(const GemmArgs& g, const PackedWeight& weight, std::byte* workspac
   const int64_t most = (int64_t{1} << 17) / std::max<int64_t>(1, weight.shape.panel_bytes());
   const int64_t step =
       std::max<int64_t>(1, std::min(most, panels / (kTasksEach * pool.size())) / kTogether) * kTogether;
-  pool.run(ceil_div(panels, step),
-      [&](int64_t task, int) { strip(g, weight, x, task * step, std::min(panels, (task + 1) * step)); });
+  for_steps(pool, panels, step, [&](int64_t begin, int64_t end) { strip(g, weight, x, begin, end); });
 }
 
 #if HWY_ARCH_X86

@@ -4,7 +4,7 @@
 #endif
 
 #include "base/numbers.h"
-#include "base/thread_pool.h"
+#include "engine/kernels/parallel.h"
 #include "engine/kernels/quantized/products.h"
 
 #define HWY_TARGET_INCLUDE "engine/kernels/quantized/gemm_int8_simd.cpp"
@@ -202,8 +202,8 @@ template <class Tiles> void run_product(const GemmArgs& g, const PackedWeight& w
   } else if (g.m * depth <= kSerial) {
     for (int64_t row = 0; row < g.m; ++row) round(row);
   } else {
-    pool.run(ceil_div(g.m, rows_of_task), [&](int64_t task, int) {
-      for (int64_t row = task * rows_of_task; row < std::min(g.m, (task + 1) * rows_of_task); ++row) round(row);
+    for_steps(pool, g.m, rows_of_task, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) round(row);
     });
   }
   constexpr int64_t kTileColumns = Tiles::kPanels * kPanel;

@@ -249,7 +249,7 @@ double sum_in_blocks(bool squares, int64_t n, const float* x, void* workspace, T
 }
 }  // namespace
 
-size_t sum_workspace(int64_t n) { return static_cast<size_t>(ceil_div(n, kSumBlock)) * sizeof(double); }
+size_t sum_workspace(int64_t n) { return bytes_for<double>(ceil_div(n, kSumBlock)); }
 
 double sum(int64_t n, const float* x, void* workspace, ThreadPool& pool) {
   return sum_in_blocks(false, n, x, workspace, pool);
@@ -263,9 +263,7 @@ void block_squares(int64_t n, const float* x, double* blocks, ThreadPool& pool) 
   sum_blocks(true, n, x, blocks, pool);
 }
 
-size_t sum_rows_workspace(int64_t rows, int64_t width) {
-  return static_cast<size_t>(row_chunks(rows) * width) * sizeof(float);
-}
+size_t sum_rows_workspace(int64_t rows, int64_t width) { return bytes_for<float>(row_chunks(rows) * width); }
 
 void sum_rows(
     int64_t rows, int64_t width, StoredFloats x, float* out, bool accumulate, void* workspace, ThreadPool& pool) {

@@ -63,9 +63,8 @@ std::vector<TensorType> infer_attention_grad(const InferArgs& args) {
 }
 
 std::vector<Tensor> attention_gradient(const GradientArgs& args) {
-  std::vector<Tensor> in{args.in[0], args.in[1], args.in[2], args.out[0], args.out[1], args.out_grad[0]};
-  in.insert(in.end(), args.in.begin() + 3, args.in.end());
-  std::vector<Tensor> gradients = args.graph.add(kAttentionGrad, in, args.node.attrs, args.node.where);
+  const std::vector<Tensor> in{args.in[0], args.in[1], args.in[2], args.out[0], args.out[1], args.out_grad[0]};
+  std::vector<Tensor> gradients = args.add(kAttentionGrad, with_more(in, args.in.subspan(3)));
   const auto& attrs = args.attrs<AttentionAttrs>();
   const Tensor of_bias = gradients.back();
   gradients.resize(3);
@@ -90,11 +89,10 @@ Tensor by_heads(Tensor x, int64_t heads, int64_t repeat) {
 
 Tensor by_places(Tensor bias, int64_t queries, int64_t keys) {  // [..., H, Tq + Tk - 1] -> [..., H, Tq, Tk]
   const bool of_samples = bias.shape().rank() == 3;
-  std::vector<Tensor> rows;
-  for (int64_t i = 0; i < queries; ++i) {
+  const std::vector<Tensor> rows = mapped(queries, [&](int64_t i) {
     const Tensor row = slice(bias, -1, queries - 1 - i, keys);
-    rows.push_back(reshape(row, of_samples ? Shape{bias.dim(0), bias.dim(1), 1, keys} : Shape{bias.dim(0), 1, keys}));
-  }
+    return reshape(row, of_samples ? Shape{bias.dim(0), bias.dim(1), 1, keys} : Shape{bias.dim(0), 1, keys});
+  });
   return queries == 1 ? rows[0] : concat(rows[0], std::span(rows).subspan(1), of_samples ? 2 : 1);
 }
 
@@ -142,8 +140,6 @@ double attention_forward_flops(const FlopsArgs& args) {
   return 4.0 * static_cast<double>(q[0] * q[2]) * visible;
 }
 
-double backward_flops(const FlopsArgs& args) { return 2 * attention_forward_flops(args); }
-
 // Without a causal mask the number of queries alone chooses the kernel, and decoding does not change it.
 Attrs with_independent_queries(const Attrs& old) {
   AttentionAttrs attrs = old.as<AttentionAttrs>();
@@ -188,8 +184,7 @@ MutableAttentionRows mutable_attention_rows(const TensorView& x) {
 }
 
 bool has_attention_tiles(const KernelQuery& query) {  // tiles hold heads of up to 256
-  const auto& attrs = query.attrs<AttentionAttrs>();
-  return f32_or_reduced(query) && query.in[0].shape[2] / attrs.heads <= 256;
+  return f32_or_reduced(query) && query.in[0].shape[2] / query.attrs<AttentionAttrs>().heads <= 256;
 }
 
 AttentionArgs attention_sizes(const KernelQuery& query) {
@@ -294,11 +289,6 @@ void run_cached_attention_reference(const KernelArgs& args) {
   cached_attention_reference(args);
 }
 
-// q k^T and p v, of all entries of a row of the cache.
-double cached_attention_flops(const FlopsArgs& args) {
-  return 4.0 * static_cast<double>(args.in[0].shape.elements()) * static_cast<double>(args.in[1].shape[1]);
-}
-
 std::vector<TensorType> infer_distance_buckets(const InferArgs& args) {
   const auto& attrs = args.attrs.as<DistanceBucketsAttrs>();
   expect_inputs(args, attrs.has_position);
@@ -352,14 +342,16 @@ const OpDef kAttentionGrad{.name = "attention_grad",
     .product = ProductKind::kAttention,
     .with_precision = set_precision<AttentionAttrs>,
     .by_gpu_library = true,
-    .flops = backward_flops};
+    .flops = [](const FlopsArgs& args) { return 2 * attention_forward_flops(args); }};
 // Masked scores are constants. Softmax gives them probability 0, so its gradient there is 0 already.
 const OpDef kMaskScores{.name = "mask_scores", .infer = infer_attention_mask, .gradient = first_gradient};
 
 const OpDef kCachedAttention{.name = "cached_attention",
     .infer = infer_cached_attention,
     .strided_inputs = 0b111,
-    .flops = cached_attention_flops};
+    .flops = [](const FlopsArgs& args) {  // q k^T and p v, of all entries of a row of the cache
+      return 4.0 * static_cast<double>(args.in[0].shape.elements()) * static_cast<double>(args.in[1].shape[1]);
+    }};
 
 Tensor attention_probabilities(const DecomposeArgs& args) {
   return softmax(masked_scores(args.attrs<AttentionAttrs>(), args.in));

@@ -2,7 +2,6 @@
 // and gradients are then rounded to bf16 in the workspace). Our own kernels do the rest: packed rows, windows, a bias
 // (cuDNN's deterministic backward pass has no gradient for one), causal attention from fewer queries than keys, strict
 // fp32; and everything if cuDNN is absent, older than kLeastVersion, or has no deterministic kernel.
-#include <algorithm>
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/random/philox.h"
 #include "engine/ops/attention/attention.h"

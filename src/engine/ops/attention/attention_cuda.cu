@@ -42,8 +42,7 @@ template <class T, class Tile> __global__ void __launch_bounds__(Tile::kThreads,
   const int64_t head_at = static_cast<int64_t>(head) * p.size, kv_at = static_cast<int64_t>(p.kv_head(head)) * p.size;
   const T *k_head = k.data + b * k.sample + kv_at, *v_head = v.data + b * v.sample + kv_at;
   Tile::load(queries, q.data + b * q.sample + head_at, q.row, i0, p.queries, p.size);
-  DropoutMask dropout{};
-  if (p.dropout.random) dropout = p.dropout.mask();
+  const DropoutMask dropout = p.dropout_mask();
 
   const float scale = p.scale * kLog2e;
   int first[2], end[2];

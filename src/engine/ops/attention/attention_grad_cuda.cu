@@ -142,8 +142,7 @@ LINNET_DEVICE void gradients_of_keys(unsigned block, const Problem& p, const Bac
   const int64_t b = block / (static_cast<unsigned>(tiles) * static_cast<unsigned>(p.kv_heads));
   Tile::load(keys, x.head_of(x.k, p, b, kv_head), x.k.row, j0, p.keys, p.size);
   Tile::load(values, x.head_of(x.v, p, b, kv_head), x.v.row, j0, p.keys, p.size);
-  DropoutMask dropout{};
-  if (p.dropout.random) dropout = p.dropout.mask();
+  const DropoutMask dropout = p.dropout_mask();
   typename Tile::Result of_keys, of_values;
   Tile::clear(of_keys), Tile::clear(of_values);
 
@@ -185,8 +184,7 @@ LINNET_DEVICE void gradients_of_queries(unsigned block, const Problem& p, const 
   Tile::load(queries, x.head_of(x.q, p, b, head), x.q.row, i0, p.queries, p.size);
   Tile::load(d_os, x.head_of(x.d_o, p, b, head), x.d_o.row, i0, p.queries, p.size);
   write_sums<Tile>(p, x, b, head, i0, memory.sums);
-  DropoutMask dropout{};
-  if (p.dropout.random) dropout = p.dropout.mask();
+  const DropoutMask dropout = p.dropout_mask();
   const int distances = p.queries + p.keys - 1;
   float* bias_parts = x.bias_parts;
   if (bias_parts) {
@@ -238,7 +236,7 @@ size_t workspace(const KernelQuery& query) {
   size_t bytes = 0;
   for_size<false>(q[2] / attrs.heads, [&]<class Tile>() {
     const int64_t tiles = (q[1] + Tile::kTile - 1) / Tile::kTile;
-    bytes = static_cast<size_t>(q[0] * tiles * attrs.heads * (q[1] + query.in[1].shape[1] - 1)) * sizeof(float);
+    bytes = bytes_for<float>(q[0] * tiles * attrs.heads * (q[1] + query.in[1].shape[1] - 1));
   });
   return bytes;
 }

@@ -65,6 +65,7 @@ struct Problem {
   int64_t bias_stride;  // between the biases of samples; 0: all have one
   DropoutSite dropout;
 
+  LINNET_DEVICE DropoutMask dropout_mask() const { return dropout.random ? dropout.mask() : DropoutMask{}; }
   LINNET_DEVICE int kv_head(int head) const { return head / (heads / kv_heads); }
   // Keys [first, end) are visible to query i of sample b.
   LINNET_DEVICE int end(int64_t b, int i) const {

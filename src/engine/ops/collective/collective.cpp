@@ -1,5 +1,7 @@
 #include "engine/ops/collective/collective.h"
 #include <algorithm>
+#include <set>
+#include <utility>
 #include "distributed/comm/tensor_group.h"
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/broadcast.h"
@@ -51,13 +53,10 @@ std::vector<TensorType> infer_collective_gather(const InferArgs& args) {
   const auto& attrs = args.attrs.as<AllGatherAttrs>();
   const TensorType& out = args.in[0];
   expect(is_float(out.dtype) && attrs.axis >= 0 && attrs.axis < out.shape.rank(), "got ", out);
-  int64_t size = 0, own = 0;
-  for (const int64_t part : attrs.parts) {
-    size += part;
-    own += part_of_axis(part, {attrs.rank, attrs.ranks}).count;
-  }
+  const auto own_count = [&](int64_t part) { return part_of_axis(part, {attrs.rank, attrs.ranks}).count; };
+  const auto own = sum_of<int64_t>(attrs.parts, own_count);
   expect(out.shape[attrs.axis] == own, "got ", out, ", expected ", own, " along axis ", attrs.axis);
-  return {{out.dtype, with_size(out.shape, attrs.axis, size)}};
+  return {{out.dtype, with_size(out.shape, attrs.axis, sum_of<int64_t>(attrs.parts))}};
 }
 
 std::vector<TensorType> infer_stage_output(const InferArgs& args) {
@@ -90,12 +89,10 @@ void run_sum(const KernelArgs& args) {
       {reinterpret_cast<float*>(args.workspace), sum_scratch_size(count, ranks)}, args.pool);
 }
 
-void run_share(const KernelArgs& args) { copy_operand(args.in[0], args.out[0]); }
-
 void run_zero(const KernelArgs& args) { std::memset(args.out[0].data, 0, args.out[0].type.bytes()); }
 
 size_t gather_workspace(const KernelQuery& query) {  // the other ranks' parts
-  return static_cast<size_t>(query.out[0].shape.elements() - query.in[0].shape.elements()) * sizeof(float);
+  return bytes_for<float>(query.out[0].shape.elements() - query.in[0].shape.elements());
 }
 
 void run_collective_gather(const KernelArgs& args) {
@@ -200,8 +197,7 @@ std::optional<ShardedNode> shard_dropout(const ShardArgs& args) {
 // By heads. User error if heads cannot be divided evenly.
 std::optional<ShardedNode> shard_attention(const ShardArgs& args) {
   AttentionAttrs attrs = args.attrs<AttentionAttrs>();
-  bool any = false;
-  for (size_t i = 0; i < kAttentionFixed; ++i) any = any || args.sharding[i].is_cut();
+  const bool any = std::ranges::any_of(args.sharding.first(kAttentionFixed), &Sharding::is_cut);
   const bool bias_of_samples = attrs.has_bias && args.in[attrs.bias_at(kAttentionFixed)].shape.rank() == 3;
   if (!any || bias_of_samples) return {};
   const int64_t ranks = args.rank.ranks, heads = attrs.heads;
@@ -244,21 +240,16 @@ std::optional<ShardedNode> shard_rope(const ShardArgs& args) {  // by heads, as 
   return node;
 }
 
-std::vector<int64_t> ends_of(std::span<const int64_t> sizes) {
-  std::vector<int64_t> ends;
-  int64_t end = 0;
-  for (const int64_t size : sizes)
-    if (size > 0) ends.push_back(end += size);
-  return ends;
-}
-
 // The sizes between the ends of either.
 std::vector<int64_t> common_parts(std::span<const int64_t> a, std::span<const int64_t> b) {
-  std::vector<int64_t> ends = ends_of(a);
-  for (const int64_t end : ends_of(b)) ends.push_back(end);
-  std::ranges::sort(ends);
-  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
-  return mapped(ends.size(), [&](size_t i) { return ends[i] - (i > 0 ? ends[i - 1] : 0); });
+  std::set<int64_t> ends;
+  for (const std::span<const int64_t> sizes : {a, b}) {
+    int64_t end = 0;
+    for (const int64_t size : sizes) ends.insert(end += size);
+  }
+  ends.erase(0);  // of empty parts
+  int64_t begin = 0;
+  return mapped(ends, [&](int64_t end) { return end - std::exchange(begin, end); });
 }
 
 // Along the divided axis: the pieces are the parts of the operand.
@@ -370,25 +361,21 @@ Tensor all_gather(At x, const Sharding& sharding, const TensorRank& rank) {
 Tensor hold(At x, std::span<const Tensor> others) { return op_result(kHold, x, {others.begin(), others.end()}); }
 
 Tensor cut(At x, const Sharding& sharding, const TensorRank& rank) {
-  std::vector<Tensor> pieces;
   int64_t before = 0;
-  for (const int64_t part : sharding.parts) {
+  const std::vector<Tensor> pieces = mapped(sharding.parts, [&](int64_t part) {
     const AxisPart own = part_of_axis(part, rank);
-    pieces.push_back(slice(x, sharding.axis, before + own.first, own.count));
-    before += part;
-  }
+    return slice(x, sharding.axis, std::exchange(before, before + part) + own.first, own.count);
+  });
   if (pieces.size() == 1) return pieces[0];
   return concat(pieces, sharding.axis, x.where);
 }
 
 Tensor stage_output(std::span<const Tensor> values, std::span<const Tensor> gradients, SourceLine where) {
-  std::vector<Tensor> in(values.begin(), values.end());
-  in.insert(in.end(), gradients.begin(), gradients.end());
-  return values.front().graph->add_one(kStageOutput, in, {}, where);
+  return values.front().graph->add_one(kStageOutput, with_more({values.begin(), values.end()}, gradients), {}, where);
 }
 
 LINNET_KERNELS(all_reduce, {"ranks", run_sum, all_f32, sum_workspace})
-LINNET_KERNELS(share, {"copy", run_share})
+LINNET_KERNELS(share, {"copy", copy_first})
 LINNET_KERNELS(all_gather, {"ranks", run_collective_gather, all_f32, gather_workspace})
 LINNET_KERNELS(hold, {"reference", run_zero})
 LINNET_KERNELS(stage_output, {"zero", run_zero})

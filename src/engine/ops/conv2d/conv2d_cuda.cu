@@ -293,7 +293,7 @@ void run_groups_weight_grad(const KernelArgs& args) {
 
 size_t groups_weight_grad_workspace(const KernelQuery& query) {
   const int64_t pixels = query.in[1].shape.elements(0, 3);
-  return static_cast<size_t>(pieces_of(pixels) * query.out[0].shape.elements()) * sizeof(float);
+  return bytes_for<float>(pieces_of(pixels) * query.out[0].shape.elements());
 }
 
 // Elements are counted in 32 bits; a grid has at most 2^31 blocks, and 65535 along y.

@@ -11,9 +11,8 @@
 namespace linnet {
 namespace {
 void check_targets(const TensorView& targets, int64_t classes) {
-  const int32_t* target = targets.as<const int32_t>();
-  for (int64_t i = 0; i < targets.elements(); ++i)
-    if (target[i] >= classes) fail_user("target id ", target[i], " is outside the vocabulary of ", classes);
+  for (const int32_t target : targets.numbers<int32_t>())
+    if (target >= classes) fail_user("target id ", target, " is outside the vocabulary of ", classes);
 }
 
 std::vector<TensorType> infer_cross_entropy(const InferArgs& args) {
@@ -25,21 +24,11 @@ std::vector<TensorType> infer_cross_entropy(const InferArgs& args) {
   return {{full, {}}, {full, {rows.elements()}}};
 }
 
-std::vector<TensorType> infer_cross_entropy_grad(const InferArgs& args) {  // logits, targets, lse, dloss -> dlogits
-  return {args.in[0]};
-}
-
-std::vector<Tensor> cross_entropy_gradient(const GradientArgs& args) {
-  return {args.add(kCrossEntropyGrad, {args.in[0], args.in[1], args.out[1], args.out_grad[0]})[0], Tensor{}};
-}
-
 std::vector<TensorType> infer_one_hot(const InferArgs& args) {
   expect(args.in[0].dtype == DType::kI32, "got ", args.in[0], ", expected i32");
   const auto& [classes, dtype] = args.attrs.as<OneHotAttrs>();
   expect(classes > 0, classes, " classes; there is at least one");
-  Shape shape = args.in[0].shape;
-  shape.push_back(classes);
-  return {{dtype, shape}};
+  return {{dtype, with_axes(args.in[0].shape, {classes})}};
 }
 
 // Multiplies rows without a target away.
@@ -108,9 +97,7 @@ void run_cross_entropy_grad_reference(const KernelArgs& args) {
   });
 }
 
-size_t cross_entropy_workspace(const KernelQuery& query) {
-  return static_cast<size_t>(query.out[1].shape.elements()) * sizeof(float);
-}
+size_t cross_entropy_workspace(const KernelQuery& query) { return bytes_for<float>(query.out[1].shape.elements()); }
 
 void run_cross_entropy(const KernelArgs& args) {
   const int64_t classes = args.in[0].shape()[-1], rows = args.out[1].elements();
@@ -154,7 +141,6 @@ void run_one_hot(const KernelArgs& args) {
 
 void linear_cross_entropy_expect_operands(const InferArgs& args) {
   const auto& attrs = args.attrs.as<LinearCrossEntropyAttrs>();
-  const bool bias = attrs.bias;
   const TensorType &hidden = args.in[0], &targets = args.in[2];
   if (attrs.packed) expect_packed(args.in[1], attrs.weight);
   const TensorType weight = attrs.packed ? TensorType{hidden.dtype, attrs.weight.weight.shape} : args.in[1];
@@ -163,7 +149,7 @@ void linear_cross_entropy_expect_operands(const InferArgs& args) {
   expect(weight.shape.rank() == 2 && weight.shape[1] == hidden.shape[-1], both, ", expected [V, D]");
   const Shape rows = leading_axes(hidden.shape);
   expect(targets == TensorType{DType::kI32, rows}, "got ", hidden, " and targets ", targets);
-  if (bias)
+  if (attrs.bias)
     expect(args.in[3] == TensorType{weight.dtype, {weight.shape[0]}}, "got weight ", weight, " and bias ", args.in[3]);
 }
 
@@ -224,11 +210,6 @@ double product_flops(const FlopsArgs& args) {
   return 2.0 * static_cast<double>(args.in[2].shape.elements()) * static_cast<double>(weight.elements());
 }
 
-double grad_flops(const FlopsArgs& args) {
-  const auto& attrs = args.attrs<LinearCrossEntropyAttrs>();
-  return (1 + attrs.loss + attrs.weight_gradient) * product_flops(args);
-}
-
 const TensorView* accumulator(const KernelArgs& args) {
   return args.attrs<LinearCrossEntropyAttrs>().accumulate ? &args.in.back() : nullptr;
 }
@@ -276,8 +257,7 @@ struct RowLoss {  // in double
 };
 
 size_t reference_workspace(const KernelQuery& query) {
-  const auto& attrs = query.attrs<LinearCrossEntropyAttrs>();
-  return static_cast<size_t>(attrs.weight_shape(query.in[1])[0]) * sizeof(double);
+  return bytes_for<double>(query.attrs<LinearCrossEntropyAttrs>().weight_shape(query.in[1])[0]);
 }
 
 // The references compute a row by itself.
@@ -410,11 +390,13 @@ bool supports_linear_cross_entropy(const KernelQuery& query) {
 
 const OpDef kCrossEntropy{.name = "cross_entropy",
     .infer = takes<2, infer_cross_entropy>,
-    .gradient = cross_entropy_gradient,
+    .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
+      return {args.add(kCrossEntropyGrad, {args.in[0], args.in[1], args.out[1], args.out_grad[0]})[0], Tensor{}};
+    },
     .decompose = decompose_cross_entropy,
     .storage = reduced<0b1, 0>};
 const OpDef kCrossEntropyGrad{.name = "cross_entropy_grad",
-    .infer = takes<4, infer_cross_entropy_grad>,
+    .infer = takes<4, infer_first>,
     .may_overwrite = overwrites_first,
     .storage = reduced<0b1, 0b1>};
 const OpDef kMaskTargets{.name = "mask_targets", .infer = takes<2, infer_cross_entropy_mask>};
@@ -457,7 +439,10 @@ const OpDef kLinearCrossEntropyGrad{.name = "linear_cross_entropy_grad",
     .product = ProductKind::kMatrix,
     .with_precision = set_precision<LinearCrossEntropyAttrs>,
     .by_gpu_library = true,
-    .flops = grad_flops};
+    .flops = [](const FlopsArgs& args) {
+      const auto& attrs = args.attrs<LinearCrossEntropyAttrs>();
+      return (1 + attrs.loss + attrs.weight_gradient) * product_flops(args);
+    }};
 
 Tensor linear_cross_entropy_sum(
     At hidden, Tensor weight, std::optional<Tensor> bias, Tensor targets, double label_smoothing) {

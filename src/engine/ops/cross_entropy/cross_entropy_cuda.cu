@@ -110,9 +110,7 @@ template <class T, int kVector> LINNET_DEVICE void write_slopes(int64_t at, int6
   store_vector(dx + row * classes + first, v);
 }
 
-size_t workspace(const KernelQuery& query) {
-  return static_cast<size_t>(query.out[1].shape.elements()) * sizeof(float);
-}
+size_t workspace(const KernelQuery& query) { return bytes_for<float>(query.out[1].shape.elements()); }
 
 bool is_small(int64_t classes, int64_t rows) { return classes <= kFewClasses && rows <= kFewRows; }
 
@@ -177,7 +175,7 @@ int64_t pieces_of(int64_t count) { return std::max<int64_t>((count + kCountPiece
 
 size_t count_workspace(const KernelQuery& query) {
   const int64_t pieces = pieces_of(query.in[0].shape.elements());
-  return pieces > 1 ? static_cast<size_t>(pieces) * sizeof(int32_t) : 0;
+  return pieces > 1 ? bytes_for<int32_t>(pieces) : 0;
 }
 
 void run_count(const KernelArgs& args) {
@@ -325,7 +323,7 @@ LINNET_KERNELS(one_hot_cuda, {"elements", run_one_hot})
 void softmax_loss(Device* device, const SoftmaxLoss& l) {
   for_storage(l.type, [&]<class T>() {
     const unsigned threads = l.width >= 8192 ? kMostThreads : l.width > 512 ? kThreads : kWarp * 2;
-    const auto bytes = static_cast<size_t>(l.stride) * sizeof(T);
+    const auto bytes = bytes_for<T>(l.stride);
     const bool staged = bytes <= kMostStaged;
     launch(device, staged ? softmax_loss_kernel<T, true> : softmax_loss_kernel<T, false>, static_cast<unsigned>(l.rows),
         threads, staged ? bytes : 0, l, static_cast<T*>(l.logits));

@@ -36,8 +36,8 @@ struct Sizes {
   }
   size_t row_bytes() const { return static_cast<size_t>(stride) * dtype_size(type); }
   size_t logits_bytes() const { return round_up(static_cast<size_t>(chunk) * row_bytes(), size_t{256}); }
-  size_t losses_bytes() const { return round_up(static_cast<size_t>(rows) * sizeof(float), size_t{256}); }
-  size_t parts_bytes() const { return static_cast<size_t>(column_parts(chunk) * classes) * sizeof(float); }
+  size_t losses_bytes() const { return round_up(bytes_for<float>(rows), size_t{256}); }
+  size_t parts_bytes() const { return bytes_for<float>(column_parts(chunk) * classes); }
   size_t bytes(bool parts) const {
     return kLtWorkspace + logits_bytes() + losses_bytes() + (parts ? parts_bytes() : 0);
   }

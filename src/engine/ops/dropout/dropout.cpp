@@ -22,10 +22,6 @@ std::vector<TensorType> infer_dropout(const InferArgs& args) {
   return {args.in[0]};
 }
 
-std::vector<Tensor> dropout_gradient(const GradientArgs& args) {
-  return {args.add(kDropout, {args.out_grad[0], args.in[1]})[0], Tensor{}};
-}
-
 std::vector<TensorType> infer_random_uniform(const InferArgs& args) {
   const TensorType& type = args.attrs.as<RandomUniformAttrs>().type;
   expect_random(args.in[0]);
@@ -94,7 +90,9 @@ void run_random_uniform(const KernelArgs& args) {
 
 const OpDef kDropout{.name = "dropout",
     .infer = takes<2, infer_dropout>,
-    .gradient = dropout_gradient,
+    .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
+      return {args.add(kDropout, {args.out_grad[0], args.in[1]})[0], Tensor{}};
+    },
     .may_overwrite = overwrites_first,
     .storage = reduced<0b1, 0b1>};
 const OpDef kRandomUniform{.name = "random_uniform", .infer = takes<1, infer_random_uniform>, .gradient = no_gradient};

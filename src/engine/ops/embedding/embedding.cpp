@@ -8,9 +8,7 @@ std::vector<TensorType> infer_embedding(const InferArgs& args) {
   expect(args.in[0].shape.rank() == 2 && is_float(args.in[0].dtype), "got table ", args.in[0],
       ", expected [vocab, width]");
   expect(args.in[1].dtype == DType::kI32, "got ids ", args.in[1], ", expected i32");
-  Shape shape = args.in[1].shape;
-  shape.push_back(args.in[0].shape[1]);
-  return {{args.in[0].dtype, shape}};
+  return {{args.in[0].dtype, with_axes(args.in[1].shape, {args.in[0].shape[1]})}};
 }
 
 std::vector<TensorType> infer_embedding_grad(const InferArgs& args) {
@@ -42,10 +40,9 @@ std::vector<Tensor> gradient_of_sums(const GradientArgs& args) {
 }
 
 void check_ids(const TensorView& ids, int64_t vocab_size, int64_t padding = -1) {
-  const int32_t* id = ids.as<const int32_t>();
-  for (int64_t i = 0; i < ids.elements(); ++i)
-    if ((id[i] < 0 || id[i] >= vocab_size) && (padding < 0 || id[i] != padding))
-      fail_user("token id ", id[i], " is outside the vocabulary of ", vocab_size);
+  for (const int32_t id : ids.numbers<int32_t>())
+    if ((id < 0 || id >= vocab_size) && (padding < 0 || id != padding))
+      fail_user("token id ", id, " is outside the vocabulary of ", vocab_size);
 }
 
 // The rows of a table on this rank: ids count from the first one.

@@ -196,9 +196,7 @@ __global__ void __launch_bounds__(kThreads) order_kernel(const int32_t* __restri
 template <int kStep, class T, class RowOf> LINNET_DEVICE void add_rows(int64_t width, int32_t count,
     const T* __restrict__ from, const RowOf& row_of, float scale, bool accumulate, float* __restrict__ to) {
   for (int64_t j = threadIdx.x * kStep; j < width; j += blockDim.x * kStep) {
-    float sum[kStep];
-#pragma unroll
-    for (int c = 0; c < kStep; ++c) sum[c] = 0;
+    float sum[kStep] = {};
 #pragma unroll 8
     for (int32_t k = 0; k < count; ++k) {
       float values[kStep];

@@ -102,25 +102,23 @@ void check_choices(const TensorView& choice, int64_t groups) {
       fail_user("row ", i, " chooses weight ", group, " of ", groups);
 }
 
-template <class T> void grouped_matmul_reference_product(const KernelArgs& args) {
+void run_grouped_matmul_reference(const KernelArgs& args) {
   const auto& attrs = args.attrs<GroupedMatmulAttrs>();
   const TensorView &x = args.in[0], &weights = args.in[1], &y = args.out[0];
   const int64_t rows = weights.shape()[0] / attrs.groups, columns = weights.shape()[1], inner = x.shape()[1];
-  for (int64_t m = 0; m < y.shape()[0]; ++m) {
-    const T *from = x.as<T>() + m % x.shape()[0] * inner,
-            *weight = weights.as<T>() + args.in[2].as<int32_t>()[m] * rows * columns;
-    for (int64_t j = 0; j < y.shape()[1]; ++j) {
-      double sum = 0;
-      for (int64_t i = 0; i < inner; ++i)
-        sum += static_cast<double>(from[i]) * weight[attrs.transposed ? j * columns + i : i * columns + j];
-      y.as<T>()[m * y.shape()[1] + j] = static_cast<T>(sum);
+  check_choices(args.in[2], attrs.groups);
+  for_float(y.type.dtype, [&]<class T>() {
+    for (int64_t m = 0; m < y.shape()[0]; ++m) {
+      const T *from = x.as<T>() + m % x.shape()[0] * inner,
+              *weight = weights.as<T>() + args.in[2].as<int32_t>()[m] * rows * columns;
+      for (int64_t j = 0; j < y.shape()[1]; ++j) {
+        double sum = 0;
+        for (int64_t i = 0; i < inner; ++i)
+          sum += static_cast<double>(from[i]) * weight[attrs.transposed ? j * columns + i : i * columns + j];
+        y.as<T>()[m * y.shape()[1] + j] = static_cast<T>(sum);
+      }
     }
-  }
-}
-
-void run_grouped_matmul_reference(const KernelArgs& args) {
-  check_choices(args.in[2], args.attrs<GroupedMatmulAttrs>().groups);
-  for_float(args.out[0].type.dtype, [&]<class T>() { grouped_matmul_reference_product<T>(args); });
+  });
 }
 
 void run_grouped_matmul_grad_reference(const KernelArgs& args) {

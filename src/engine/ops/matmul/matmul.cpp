@@ -13,10 +13,8 @@ std::vector<TensorType> infer_matmul(const InferArgs& args) {
   expect(is_float(args.in[0].dtype) && args.in[0].dtype == args.in[1].dtype, both, " of ", dtype_name(args.in[0].dtype),
       " and ", dtype_name(args.in[1].dtype), ", expected one float type; cast() changes the type");
   expect(a.rank() >= 2 && b.rank() >= 2, both, ", expected matrices");
-  const bool batched = b.rank() > 2;
-  if (batched) {
-    bool same = a.rank() == b.rank();
-    for (int axis = 0; same && axis < a.rank() - 2; ++axis) same = a[axis] == b[axis];
+  if (b.rank() > 2) {
+    const bool same = std::ranges::equal(a.sizes().first(a.rank() - 2), b.sizes().first(b.rank() - 2));
     expect(same, both, ", expected equal leading axes");
   } else {
     expect(a.rank() == 2 || !attrs.trans_a, both, ", expected a matrix to transpose");

@@ -101,21 +101,11 @@ std::vector<Tensor> gradient_concat(const GradientArgs& args) {
   return split(args.out_grad[0], axis, sizes);
 }
 
-std::vector<Tensor> gradient_permute(const GradientArgs& args) {
-  const auto& order = args.attrs<PermuteAttrs>().order;
-  std::vector<int> inverse(order.size());
-  for (size_t i = 0; i < order.size(); ++i) inverse[order[i]] = static_cast<int>(i);
-  return {permute(args.out_grad[0], inverse)};
-}
-
 StorageRule moved(const Node&) { return {.rest = Storage::kMoved}; }  // of ops that only move elements
 
 template <class... Parts> [[noreturn]] void fail_shape(const At& x, const Parts&... parts) {
   throw Error(ErrorKind::kShape, x.where.text() + ": " + text_of_parts(parts...));
 }
-
-// Checks the operand first, since its error names the line.
-int from_start(const At& x, int axis) { return graph_of(x) && axis < 0 ? axis + x.value.shape().rank() : axis; }
 
 // One strided copy serves split, concat and permute on every element type.
 // Copies `count` elements. Short runs use a loop, faster than a call of memmove.
@@ -213,8 +203,6 @@ void copy_view(const Shape& shape, const TensorView& from, int64_t from_offset, 
     default: return copy(from.as<const uint8_t>(), to.as<uint8_t>());
   }
 }
-
-void run_reshape(const KernelArgs& args) { copy_operand(args.in[0], args.out[0]); }
 
 void run_split(const KernelArgs& args) {
   const TensorView& in = args.in[0];
@@ -341,10 +329,7 @@ const OpDef kReshape{.name = "reshape",
     .storage = moved};
 // Without a gradient for its operand, the backward pass ends here.
 const OpDef kStopGradient{.name = "stop_gradient",
-    .infer = [](const InferArgs& args) -> std::vector<TensorType> {
-      expect_inputs(args, 1);
-      return {args.in[0]};
-    },
+    .infer = takes<1, infer_first>,
     .gradient = no_gradient,
     .algebra = always<Algebra::kReshape>,
     .storage = moved};
@@ -367,7 +352,9 @@ const OpDef kConcat{.name = "concat",
     .storage = moved};
 const OpDef kPermute{.name = "permute",
     .infer = takes<1, infer_permute>,
-    .gradient = gradient_permute,
+    .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
+      return {permute(args.out_grad[0], inverse_order(args.attrs<PermuteAttrs>().order))};
+    },
     .strided_inputs = 1,
     .algebra = always<Algebra::kMove>,
     .storage = moved};
@@ -432,6 +419,12 @@ Tensor concat(std::span<const Tensor> parts, int axis, SourceLine where) {
 
 Tensor permute(At x, std::vector<int> order) { return op_result(kPermute, x, {}, PermuteAttrs{std::move(order)}); }
 
+std::vector<int> inverse_order(const std::vector<int>& order) {
+  std::vector<int> inverse(order.size());
+  for (size_t i = 0; i < order.size(); ++i) inverse[order[i]] = static_cast<int>(i);
+  return inverse;
+}
+
 Tensor fill(Graph& graph, TensorType type, double value, SourceLine where) {
   return graph.add_one(kFill, {}, FillAttrs{type, value}, where);
 }
@@ -456,8 +449,8 @@ Tensor cast(At x, DType dtype) {
 
 Tensor round_half(At x) { return op_result(kRoundHalf, x); }
 
-LINNET_KERNELS(stop_gradient, {"reference", run_reshape})
-LINNET_KERNELS(reshape, {"reference", run_reshape})
+LINNET_KERNELS(stop_gradient, {"reference", copy_first})
+LINNET_KERNELS(reshape, {"reference", copy_first})
 LINNET_KERNELS(split, {"reference", run_split})
 LINNET_KERNELS(concat, {"reference", run_concat})
 LINNET_KERNELS(permute, {"reference", run_permute})

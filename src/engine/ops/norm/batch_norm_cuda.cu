@@ -129,7 +129,7 @@ struct Sizes {
   int64_t channels, rows;
   unsigned tiles() const { return blocks_for(channels, kWarp); }
   dim3 grid() const { return {tiles(), static_cast<unsigned>(pieces_of(rows))}; }
-  size_t workspace() const { return static_cast<size_t>(2 * pieces_of(rows) * channels) * sizeof(float); }
+  size_t workspace() const { return bytes_for<float>(2 * pieces_of(rows) * channels); }
 };
 const dim3 kBlock(kWarp, kRowsAtOnce);
 

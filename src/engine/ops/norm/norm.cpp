@@ -130,8 +130,7 @@ std::vector<Tensor> residual_norm_gradient(const GradientArgs& args) {
 std::vector<Tensor> decompose_residual_norm(const DecomposeArgs& args) {
   const auto& attrs = args.attrs<ResidualNormAttrs>();
   const Tensor sum = args.in[0] + dropped(args.in[1], args.in.back(), attrs, args.node.where);
-  std::vector<Tensor> in{sum};
-  for (size_t i = 0; i < attrs.norm.parameters(); ++i) in.push_back(args.in[i + 2]);
+  const std::vector<Tensor> in = with_more({sum}, args.in.subspan(2, attrs.norm.parameters()));
   const auto norm = args.graph.add(kLayerNorm, in, attrs.norm, args.node.where);
   return {sum, norm[0], norm[1], norm[2]};
 }

@@ -196,8 +196,7 @@ void run_optimizer(const KernelArgs& args) {
 void run_squares_reference(const KernelArgs& args) {
   for_float(args.in[0].type.dtype, [&]<class T>() {
     double sum = 0;
-    for (int64_t i = 0; i < args.in[0].elements(); ++i)
-      sum += static_cast<double>(args.in[0].as<T>()[i]) * args.in[0].as<T>()[i];
+    for (const double x : args.in[0].numbers<T>()) sum += x * x;
     args.out[0].as<T>()[0] = static_cast<T>(sum);
   });
 }

@@ -77,10 +77,7 @@ void OwnOpAttrs::fields(FieldVisitor& visit) {
 
 std::string OwnOpAttrs::text() const {
   std::string text;
-  for (const double number : numbers) {
-    text += text.empty() ? "" : " ";
-    append_shortest(text, number);
-  }
+  append_shortest(text, numbers, ' ');
   return text;
 }
 

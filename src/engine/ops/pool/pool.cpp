@@ -34,34 +34,34 @@ std::vector<Tensor> max_pool_gradient(const GradientArgs& args) {
   return args.add(kMaxPoolGrad, {args.out_grad[0], args.out[1]}, attrs);
 }
 
-// body(row, column, channel, offset of the window's first element in the image, offset of the result in its image)
-template <class Body> void for_windows(const Shape& image, const Shape& result, int64_t stride, const Body& body) {
-  const int64_t width = image[2], channels = image[3];
-  int64_t out = 0;
-  for (int64_t row = 0; row < result[1]; ++row)
-    for (int64_t column = 0; column < result[2]; ++column)
-      for (int64_t c = 0; c < channels; ++c, ++out) body((row * stride * width + column * stride) * channels + c, out);
+// body(offset of the window's first element in the images, offset of the result), for several images at once.
+template <class Body>
+void for_windows(ThreadPool& pool, const Shape& images, const Shape& result, int64_t stride, const Body& body) {
+  const int64_t width = images[2], channels = images[3];
+  pool.run(images[0], [&](int64_t n, int) {
+    const int64_t image = n * images.elements(1, 4);
+    int64_t out = n * result.elements(1, 4);
+    for (int64_t row = 0; row < result[1]; ++row)
+      for (int64_t column = 0; column < result[2]; ++column)
+        for (int64_t c = 0; c < channels; ++c, ++out)
+          body(image + (row * stride * width + column * stride) * channels + c, out);
+  });
 }
 
 void run_max_pool_reference(const KernelArgs& args) {
   const auto& attrs = args.attrs<MaxPoolAttrs>();
-  const Shape &image = args.in[0].shape(), &result = args.out[0].shape();
-  const int64_t image_size = image.elements(1, 4), result_size = result.elements(1, 4);
+  const Shape& images = args.in[0].shape();
   for_float(args.in[0].type.dtype, [&]<class T>() {
-    args.pool.run(image[0], [&](int64_t n, int) {
-      const T* x = args.in[0].as<T>() + n * image_size;
-      T* y = args.out[0].as<T>() + n * result_size;
-      auto* locations = args.out[1].as<uint8_t>() + n * result_size;
-      for_windows(image, result, attrs.stride, [&](int64_t first, int64_t out) {
-        T largest = x[first];
-        int64_t location = 0;
-        for (int64_t i = 1; i < attrs.size * attrs.size; ++i) {
-          const T value = x[first + (i / attrs.size * image[2] + i % attrs.size) * image[3]];
-          if (value > largest || std::isnan(value)) largest = value, location = i;
-        }
-        y[out] = largest;
-        locations[out] = static_cast<uint8_t>(location);
-      });
+    const T* x = args.in[0].as<T>();
+    for_windows(args.pool, images, args.out[0].shape(), attrs.stride, [&](int64_t first, int64_t out) {
+      T largest = x[first];
+      int64_t location = 0;
+      for (int64_t i = 1; i < attrs.size * attrs.size; ++i) {
+        const T value = x[first + (i / attrs.size * images[2] + i % attrs.size) * images[3]];
+        if (value > largest || std::isnan(value)) largest = value, location = i;
+      }
+      args.out[0].as<T>()[out] = largest;
+      args.out[1].as<uint8_t>()[out] = static_cast<uint8_t>(location);
     });
   });
 }
@@ -88,23 +88,18 @@ void run_max_pool_grad(const KernelArgs& args) {
 }
 
 size_t max_pool_grad_workspace(const KernelQuery& query) {
-  return static_cast<size_t>(query.threads * query.out[0].shape.elements(2, 4)) * sizeof(float);
+  return bytes_for<float>(query.threads * query.out[0].shape.elements(2, 4));
 }
 
 void run_max_pool_grad_reference(const KernelArgs& args) {
   const auto& attrs = args.attrs<MaxPoolAttrs>();
-  const Shape &image = args.out[0].shape(), &result = args.in[0].shape();
-  const int64_t image_size = image.elements(1, 4), result_size = result.elements(1, 4);
+  const Shape& images = args.out[0].shape();
   for_float(args.out[0].type.dtype, [&]<class T>() {
-    args.pool.run(image[0], [&](int64_t n, int) {
-      T* dx = args.out[0].as<T>() + n * image_size;
-      const T* dy = args.in[0].as<T>() + n * result_size;
-      const auto* locations = args.in[1].as<uint8_t>() + n * result_size;
-      std::fill_n(dx, image_size, T{0});
-      for_windows(image, result, attrs.stride, [&](int64_t first, int64_t out) {
-        const int64_t location = locations[out];
-        dx[first + (location / attrs.size * image[2] + location % attrs.size) * image[3]] += dy[out];
-      });
+    T* dx = args.out[0].as<T>();
+    std::fill_n(dx, args.out[0].elements(), T{0});
+    for_windows(args.pool, images, args.in[0].shape(), attrs.stride, [&](int64_t first, int64_t out) {
+      const int64_t location = args.in[1].as<uint8_t>()[out];
+      dx[first + (location / attrs.size * images[2] + location % attrs.size) * images[3]] += args.in[0].as<T>()[out];
     });
   });
 }
@@ -166,17 +161,11 @@ double convolution_flops(const Shape& pooled, int64_t channels) {
   return 2.0 * 9 * 4 * static_cast<double>(pooled.elements()) * static_cast<double>(channels);
 }
 
-double conv_pool_forward_flops(const FlopsArgs& args) {
-  return convolution_flops(args.out[0].shape, args.in[0].shape[3]);
-}
 double conv_pool_weight_grad_flops(const FlopsArgs& args) {
   const double product = args.in.size() == 4 ? 2.0 * static_cast<double>(args.in[1].shape.elements()) *
                                                    static_cast<double>(args.in[2].shape[1])
                                              : 0.0;
   return product + convolution_flops(args.in[1].shape, args.in[0].shape[3]);
-}
-double conv_pool_input_grad_flops(const FlopsArgs& args) {
-  return convolution_flops(args.in[2].shape, args.out[0].shape[3]);
 }
 
 // One image element for the convolution, zero outside.
@@ -388,12 +377,12 @@ const OpDef kConvReluPool{.name = "conv_relu_pool",
     .infer = takes<3, infer_conv_pool>,
     .gradient = conv_pool_gradient,
     .decompose = decompose_conv_pool,
-    .flops = conv_pool_forward_flops};
+    .flops = [](const FlopsArgs& args) { return convolution_flops(args.out[0].shape, args.in[0].shape[3]); }};
 const OpDef kConvReluPoolWeightGrad{
     .name = "conv_relu_pool_weight_grad", .infer = infer_conv_pool_weight_grad, .flops = conv_pool_weight_grad_flops};
 const OpDef kConvReluPoolInputGrad{.name = "conv_relu_pool_input_grad",
     .infer = takes<3, infer_conv_pool_input_grad>,
-    .flops = conv_pool_input_grad_flops};
+    .flops = [](const FlopsArgs& args) { return convolution_flops(args.in[2].shape, args.out[0].shape[3]); }};
 
 Tensor conv_relu_pool(At x, Tensor weight, Tensor bias, PixelScaling scaling) {
   return op_result(kConvReluPool, x, {weight, bias}, ConvReluPoolAttrs{std::move(scaling), {}});

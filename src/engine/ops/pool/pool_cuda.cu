@@ -258,9 +258,7 @@ bool supports_images(const KernelQuery& query) {
          (x.dtype != DType::kU8 || x.shape[3] <= kMaxByteChannels);
 }
 
-size_t weight_bytes(const Images& images) {
-  return sizeof(float) * 9 * kGroup * static_cast<size_t>(groups_of(images));
-}
+size_t weight_bytes(const Images& images) { return bytes_for<float>(int64_t{9} * kGroup * groups_of(images)); }
 
 bool supports(const KernelQuery& query) {
   return supports_images(query) && weight_bytes(images_of(query.in[0].shape, query.out[0].shape, {})) <= kMostShared;
@@ -304,7 +302,7 @@ bool supports_weight_grad(const KernelQuery& query) {
 
 size_t weight_grad_workspace(const KernelQuery& query) {
   const int64_t sums = query.out[0].shape.elements() + query.out[1].shape.elements();
-  return static_cast<size_t>(part_count(query.in[0].shape[0]) * sums) * sizeof(float);
+  return bytes_for<float>(part_count(query.in[0].shape[0]) * sums);
 }
 
 void run_weight_grad(const KernelArgs& args) {

@@ -190,11 +190,6 @@ std::vector<TensorType> infer_softmax_grad(const InferArgs& args) {
   return {args.in[0]};
 }
 
-std::vector<Tensor> decompose_softmax(const DecomposeArgs& args) {
-  const Tensor e = exp(args.in[0] - max_last(args.in[0]));
-  return {e / sum_to(e, with_size(e.shape(), -1, 1))};
-}
-
 void run_softmax_reference(const KernelArgs& args) {
   const int64_t width = args.in[0].shape()[-1], rows = args.in[0].rows();
   for_float(args.in[0].type.dtype, [&]<class T>() {
@@ -245,8 +240,7 @@ Tensor max_last(At x) { return reduce(x, Reduction::kMax, with_size(x.value.shap
 Tensor log_sum_exp_last(At x) { return reduce(x, Reduction::kLogSumExp, with_size(x.value.shape(), -1, 1)); }
 
 Tensor cumsum(At x, int axis, bool reverse) {
-  const int from_start = graph_of(x) && axis < 0 ? axis + x.value.shape().rank() : axis;
-  return op_result(kCumsum, x, {}, CumsumAttrs{from_start, reverse});
+  return op_result(kCumsum, x, {}, CumsumAttrs{from_start(x, axis), reverse});
 }
 
 const OpDef kArgmax{.name = "argmax", .infer = takes<1, infer_argmax>};
@@ -270,7 +264,10 @@ const OpDef kSoftmax{.name = "softmax",
         [](const GradientArgs& args) {
           return args.add(kSoftmaxGrad, {args.out_grad[0], args.out[0]});
         },
-    .decompose = decompose_softmax,
+    .decompose = [](const DecomposeArgs& args) -> std::vector<Tensor> {
+      const Tensor e = exp(args.in[0] - max_last(args.in[0]));
+      return {e / sum_to(e, with_size(e.shape(), -1, 1))};
+    },
     .may_overwrite = overwrites_any,
     .storage = reduced<0b1, 0b1>};
 

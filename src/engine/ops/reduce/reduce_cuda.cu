@@ -188,9 +188,7 @@ Cut cut_of(const TensorType& in, const Shape& out) {
       *find_broadcast(out, in.shape) == Broadcast::kSuffix, rows, rows ? in.shape.elements() / rows : 0, in.dtype);
 }
 
-size_t workspace_of(const Cut& cut) {
-  return cut.pieces > 1 ? static_cast<size_t>(cut.pieces * cut.rows) * sizeof(Part) : 0;
-}
+size_t workspace_of(const Cut& cut) { return cut.pieces > 1 ? bytes_for<Part>(cut.pieces * cut.rows) : 0; }
 
 size_t workspace(const KernelQuery& query) { return workspace_of(cut_of(query.in[0], query.out[0].shape)); }
 
@@ -203,7 +201,7 @@ void reduce_columns(Device* device, const Cut& cut, int64_t count, int64_t piece
     launch(device, columns_kernel<kKind, kColumns, kAligned, From, To>, grid, block, 0, count, cut.rows, piece, x, y);
   };
   const auto aligned_to = [&](int columns) {
-    const size_t bytes = static_cast<size_t>(columns) * sizeof(From);
+    const size_t bytes = bytes_for<From>(columns);
     return cut.rows % columns == 0 && reinterpret_cast<uintptr_t>(x) % bytes == 0;
   };
   if constexpr (std::is_same_v<From, bf16> && kKind == Reduction::kSum)

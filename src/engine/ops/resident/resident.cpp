@@ -14,23 +14,19 @@ std::vector<TensorType> infer_resident_gather(const InferArgs& args) {  // order
   expect(
       rows > 0 && order.shape[0] % rows == 0, "an order of ", order.shape[0], " does not divide into ", rows, " rows");
   expect_cursor(args.in[1]);
-  std::vector<TensorType> out;
-  for (const TensorType& data : args.in.subspan(2)) {
+  return mapped(args.in.subspan(2), [&](const TensorType& data) {
     expect(data.shape.rank() >= 1, "got data ", data);
-    out.push_back({data.dtype, with_size(data.shape, 0, rows)});
-  }
-  return out;
+    return TensorType{data.dtype, with_size(data.shape, 0, rows)};
+  });
 }
 
 std::vector<TensorType> infer_pick(const InferArgs& args) {  // cursor, tables...
   expect(args.in.size() >= 2, "got no table");
   expect_cursor(args.in[0]);
-  std::vector<TensorType> out;
-  for (const TensorType& table : args.in.subspan(1)) {
+  return mapped(args.in.subspan(1), [](const TensorType& table) {
     expect(table.shape.rank() == 2, "got table ", table, ", expected [S, n]");
-    out.push_back({table.dtype, {table.shape[1]}});
-  }
-  return out;
+    return TensorType{table.dtype, {table.shape[1]}};
+  });
 }
 
 std::vector<TensorType> infer_resident_write(const InferArgs& args) {  // table, cursor, scalars...
@@ -43,12 +39,6 @@ std::vector<TensorType> infer_resident_write(const InferArgs& args) {  // table,
   for (const TensorType& scalar : args.in.subspan(2))
     expect(scalar == TensorType{table.dtype, {}}, "got ", scalar, " for table ", table);
   return {table, kCursor};
-}
-
-std::vector<Tensor> behind(Tensor first, std::span<const Tensor> rest) {
-  std::vector<Tensor> operands{first};
-  operands.insert(operands.end(), rest.begin(), rest.end());
-  return operands;
 }
 
 int64_t read_cursor(const TensorView& cursor, int64_t steps) {  // must be below `steps`
@@ -100,7 +90,7 @@ const OpDef kPickRows{.name = "pick_rows", .infer = infer_pick};
 const OpDef kWriteRow{.name = "write_row", .infer = infer_resident_write, .may_overwrite = overwrites_same};
 
 std::vector<Tensor> gather_rows(At order, Tensor cursor, std::span<const Tensor> data, int64_t rows) {
-  return op_results(kGatherRows, order, behind(cursor, data), GatherRowsAttrs{rows});
+  return op_results(kGatherRows, order, with_more({cursor}, data), GatherRowsAttrs{rows});
 }
 
 std::vector<Tensor> pick_rows(At cursor, std::span<const Tensor> tables) {
@@ -108,7 +98,7 @@ std::vector<Tensor> pick_rows(At cursor, std::span<const Tensor> tables) {
 }
 
 RowWrite write_row(At table, Tensor cursor, std::span<const Tensor> scalars) {
-  const std::vector<Tensor> out = op_results(kWriteRow, table, behind(cursor, scalars));
+  const std::vector<Tensor> out = op_results(kWriteRow, table, with_more({cursor}, scalars));
   return {out[0], out[1]};
 }
 

@@ -28,9 +28,7 @@ std::vector<TensorType> infer_rope(const InferArgs& args) {
 std::vector<Tensor> rope_gradient(const GradientArgs& args) {
   RopeAttrs attrs = args.attrs<RopeAttrs>();
   attrs.inverse = !attrs.inverse;
-  std::vector<Tensor> in{args.out_grad[0]};
-  in.insert(in.end(), args.in.begin() + 1, args.in.end());
-  std::vector<Tensor> gradients = args.graph.add(kRope, in, attrs, args.node.where);
+  std::vector<Tensor> gradients = args.add(kRope, with_more({args.out_grad[0]}, args.in.subspan(1)), attrs);
   gradients.resize(args.in.size());  // positions have none
   return gradients;
 }
@@ -98,9 +96,7 @@ bool supports_rope(const KernelQuery& query) {
          query.attrs<RopeAttrs>().head_size <= kRopeMaxHeadSize;
 }
 
-size_t rope_workspace(const KernelQuery& query) {
-  return static_cast<size_t>(query.attrs<RopeAttrs>().half()) * sizeof(double);
-}
+size_t rope_workspace(const KernelQuery& query) { return bytes_for<double>(query.attrs<RopeAttrs>().half()); }
 
 void run_rope(const KernelArgs& args) {
   const auto& attrs = args.attrs<RopeAttrs>();
