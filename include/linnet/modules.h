@@ -166,6 +166,7 @@ class Sequential : public Module {
   }
   // Adds a function of a tensor, such as relu or MaxPool{2}.
   Sequential& add(std::function<Tensor(At)> function);
+  // The same of a lambda or another object.
   template <class Function>
   requires std::is_class_v<Function> && std::invocable<Function&, At> Sequential& add(Function function) {
     return add(std::function<Tensor(At)>(std::move(function)));

@@ -107,7 +107,7 @@ class PredictorOfImages : public Predictor {
   std::unique_ptr<ImageSession> session_;
 };
 
-// A transformers ViT, whose image processor scales both sides without cropping, by the filter "resample".
+// A ViT's folder. Exported runs name their "image_fit"; other folders scale both sides by the filter "resample".
 std::unique_ptr<Predictor> predict_by_vit(const std::string& folder, const InferenceOptions& options, int64_t rows) {
   if (!options.adapters.empty()) fail_user("--adapter is for models of text, and '", folder, "' is a ViT");
   const ConfigFile processor = ConfigFile::if_exists(folder + "/preprocessor_config.json");
@@ -115,6 +115,7 @@ std::unique_ptr<Predictor> predict_by_vit(const std::string& folder, const Infer
   if (filter != 2 && filter != 3) processor.fail("\"resample\" is ", filter, ", Linnet supports 2 and 3");
   Config config;
   config.data.task = "images", config.data.image_fit = filter == 2 ? "bilinear" : "bicubic";
+  if (processor.has("image_fit")) config.data.image_fit = processor.choice("image_fit", {"crop", "stretch"});
   config.model.architecture = "vit";
   return std::make_unique<PredictorOfImages>(folder, config, vit_folder_format(folder), options, rows);
 }

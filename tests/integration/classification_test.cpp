@@ -85,8 +85,9 @@ TEST_F(Classification, ATrainedModelNeedsNothingToStartFrom) {
     EXPECT_GT(scores["accuracy"], 0.95) << layers;
     EXPECT_EQ(scores["confusion"][0].size(), 2u);
     EXPECT_EQ(scores["classes"]["animal"]["support"].get<int>() + scores["classes"]["state"]["support"].get<int>(), 30);
-    const Outcome exported = run({"export", whole, "--out", out});
+    const Outcome exported = run({"export", whole, "--out", out}, {.log = "warning"});
     ASSERT_EQ(exported.exit_code, 0) << exported.error;
+    EXPECT_EQ(exported.error.find("loads no ModernBERT without layers") != std::string::npos, *layers == '0');
     const std::string of_run = run({"predict", whole, folder_ / "test.tsv"}).out;
     EXPECT_FALSE(of_run.empty());
     EXPECT_EQ(run({"predict", out, folder_ / "test.tsv"}).out, of_run);
@@ -476,6 +477,12 @@ TEST_F(Classification, TrainedForStaticInt8ItRunsSoAndResumesBitForBit) {
       run({"predict", folder_ / "a", folder_ / "test.tsv", "--json", "--quantize", "none"}).out);
   const Outcome again = run({"quantize", folder_ / "a", "--calibrate", folder_ / "train.tsv", "-o", folder_ / "again"});
   EXPECT_NE(again.error.find("is quantized already (by training)"), std::string::npos) << again.error;
+  for (const char* word : {"none", "int8"}) {
+    const std::string file = folder_ / (std::string(word) + ".linnet");
+    ASSERT_EQ(run({"pack", folder_ / "a", "-o", file, "--quantize", word}).exit_code, 0);
+    EXPECT_EQ(run({"predict", file, folder_ / "test.tsv", "--json"}).out,
+        run({"predict", folder_ / "a", folder_ / "test.tsv", "--json"}).out);
+  }
 
   ASSERT_EQ(train_classifier("b", {"quantize=int8", "max_steps=35"}).exit_code, 0);
   ASSERT_EQ(train_classifier("b", {"quantize=int8"}, {"--resume"}).exit_code, 0);

@@ -60,6 +60,10 @@ TEST_F(Images, AnOnnxNetworkIsTrained) {
   ASSERT_EQ(other.exit_code, 0) << other.error;
   EXPECT_NE(other.error.find("a new one, for 3 classes"), std::string::npos) << other.error;
   ASSERT_EQ(run({"export", folder_ / "other", "--onnx", folder_ / "three_onnx"}).exit_code, 0);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "three_onnx/network.onnx"));  // the network before training
+  const Outcome packed = run({"pack", folder_ / "other", "-o", folder_ / "other.linnet"});
+  EXPECT_EQ(packed.exit_code, 2);
+  EXPECT_NE(packed.error.find("has the network of an ONNX file"), std::string::npos) << packed.error;
   std::filesystem::remove(file);
   const Outcome evaluated = run({"eval", folder_ / "again", "--json"});
   ASSERT_EQ(evaluated.exit_code, 0) << evaluated.error;
@@ -375,10 +379,12 @@ TEST_F(Images, AVisionTransformerIsTrainedExportedAndStartedFrom) {
   EXPECT_EQ(config["patch_size"], 3);
   EXPECT_TRUE(std::filesystem::exists(folder_ / "vit/preprocessor_config.json"));
 
-  // The folder alone tells the classes that the run tells, of pictures of its own size.
+  // The folder alone tells the classes that the run tells, also of pictures whose sides are cropped.
   for (const bool upper : {true, false})
-    write_bmp(folder_, upper ? "upper.bmp" : "lower.bmp", kSize, kSize,
-        [&](int row, int) { return (row < kSize / 2) == upper ? 200 : 20; });
+    write_bmp(folder_, upper ? "upper.bmp" : "lower.bmp", 4 * kSize, 2 * kSize, [&](int row, int column) {
+      const bool middle = column >= kSize && column < 3 * kSize;
+      return ((row < kSize) == upper) == middle ? 200 : 20;
+    });
   const auto predict = [&](const std::string& model) {
     const Outcome predicted = run({"predict", folder_ / model, folder_ / "upper.bmp", folder_ / "lower.bmp"});
     EXPECT_EQ(predicted.exit_code, 0) << predicted.error;

@@ -110,10 +110,14 @@ TEST_F(Language, LearnsAByteLevelVocabularyThatIsExportedWithTheModel) {
 
 TEST_F(Language, AResumedRunIsTheSameBitForBit) {
   ASSERT_EQ(train_language("straight").exit_code, 0);
-  ASSERT_EQ(train_language("resumed", {"--set", "max_steps=40", "--set", "schedule=constant"}).exit_code, 0);
-  ASSERT_EQ(train_language("constant", {"--set", "schedule=constant"}).exit_code, 0);
-  ASSERT_EQ(train_language("resumed", {"--set", "schedule=constant", "--resume"}).exit_code, 0);
+  Arguments constant{"--set", "schedule=constant", "--set", "sample_length=20"};
+  ASSERT_EQ(train_language("constant", constant).exit_code, 0);
+  constant.insert(constant.end(), {"--set", "max_steps=40"});
+  ASSERT_EQ(train_language("resumed", constant).exit_code, 0);
+  constant.back() = "max_steps=60", constant.push_back("--resume");
+  ASSERT_EQ(train_language("resumed", constant).exit_code, 0);
   EXPECT_EQ(contents(folder_ / "resumed/model.safetensors"), contents(folder_ / "constant/model.safetensors"));
+  EXPECT_EQ(contents(folder_ / "resumed/samples.jsonl"), contents(folder_ / "constant/samples.jsonl"));
   EXPECT_NE(contents(folder_ / "resumed/model.safetensors"), contents(folder_ / "straight/model.safetensors"));
 }
 

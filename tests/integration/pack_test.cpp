@@ -67,6 +67,11 @@ TEST_F(Pack, EveryCommandTakesTheFile) {
     return contents(folder_ / "again/model.safetensors");
   }());
   EXPECT_EQ(contents(folder_ / "back/vocab.txt"), contents(gpt + "/vocab.txt"));
+  for (const std::string& of_run : {run_folder, run_folder + ".linnet"}) {
+    const Outcome refused = run({"convert", of_run, folder_ / "none"});
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_NE(refused.error.find("is a run; `linnet export"), std::string::npos) << refused.error;
+  }
 }
 
 // The file gives what the folder gives when it is quantized while it is loaded.

@@ -127,6 +127,9 @@ TEST_F(Related, ThePoolingOfTheFolderIsKept) {
                   theirs = run({"embed", folder_ / "out"}, {.input = "the dog runs\n"});
     EXPECT_EQ(ours.out, theirs.out) << ours.error << theirs.error;
     EXPECT_FALSE(ours.out.empty());
+    const Outcome packed = run({"pack", folder_ / "embeddings", "-o", folder_ / "one.linnet", "--overwrite"});
+    EXPECT_EQ(packed.exit_code, 0) << packed.error;
+    EXPECT_EQ(run({"embed", folder_ / "one.linnet"}, {.input = "the dog runs\n"}).out, ours.out);
     std::filesystem::remove_all(folder_ / "embeddings"), std::filesystem::remove_all(folder_ / "out");
     std::filesystem::remove_all(folder_ / "model");
   }

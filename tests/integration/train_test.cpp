@@ -78,6 +78,7 @@ TEST_P(Signal, SavesEndsWithZeroAndTheResumedRunIsTheUndisturbedOne) {
   ASSERT_EQ(train(folder / "run", settings, {"--resume"}).exit_code, 0);
   EXPECT_EQ(read_metrics(folder / "run"), read_metrics(folder / "whole"));
   EXPECT_EQ(contents(folder / "run/model.safetensors"), contents(folder / "whole/model.safetensors"));
+  EXPECT_EQ(contents(folder / "run/samples.jsonl"), contents(folder / "whole/samples.jsonl"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Train, Signal, ::testing::Values(SIGTERM, SIGINT, SIGHUP), [](const auto& info) {

@@ -6,6 +6,7 @@
 #include "app/cli/streams-inl.h"
 #include "base/fail.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "engine/plan/store.h"
 #include "models/families/gguf.h"
@@ -57,6 +58,9 @@ int convert(const ConvertArguments& arguments) {
   SaveOptions options;
   if (!arguments.dtype.empty()) options.dtype = file_dtype(arguments.dtype);
   options.max_shard_bytes = static_cast<uint64_t>(arguments.shard_gb * 1e9);
+  if (RunFolder(arguments.from).has_config())
+    fail_user("'", arguments.from, "' is a run; `linnet export ", arguments.from, " --out ", arguments.to,
+        "` makes a model folder of it");
   const bool merges = !arguments.adapter.empty();
   const LoadedFolder loaded(open_with_adapters(arguments.from,
       merges ? std::vector<AdapterFolder>{{"", arguments.adapter}} : std::vector<AdapterFolder>{},
@@ -77,6 +81,9 @@ struct PackArguments {
 // Image models have no ModelKind; a run's weights are packed as they are unless quantized.
 PackReport pack_any(const PackArguments& arguments) {
   const auto& [folder, out, words, overwrite] = arguments;
+  if (file_exists(folder + "/network.onnx"))
+    fail_user("'", folder, "' has the network of an ONNX file, which no packed file holds; `linnet export ", folder,
+        " --onnx DIR` writes the network of a run");
   if (!is_packed(folder) && is_vit_folder(folder)) {
     const PretrainedModel model = open_pretrained(folder);
     return pack_model(folder, out, words, {*model.module, weights_of(folder, &model), &model});
@@ -228,12 +235,13 @@ void export_translation_onnx(
 
 void export_image_onnx(
     const std::string& run, const Config& config, const std::string& out, const OnnxOptions& options) {
-  const ImageFormat format = ImageFormat::load(run);
+  ImageFormat format = ImageFormat::load(run);
   ImageSession session(config, format, /*training=*/false);
   take_run_weights(session, run);
   const OutputFolder made(out);
   for (const OnnxFile& file : onnx_files(session.image_model()))
     save_onnx(session.layout, session.store.as<float>(state::kParameters), file, out, options);
+  format.network.clear();  // it has the weights from before training
   format.save(out);
 }
 
@@ -324,6 +332,10 @@ int export_run(const ExportArguments& arguments) {
     const RunFolder folder(run);
     if (folder.has_config()) task_actions(folder.load_config()).export_model(run, out);
     else export_language_model(open_decoder(run), out);
+    const ConfigFile written = ConfigFile::if_exists(out + "/config.json");
+    if (written.text("model_type", "") == "modernbert" && written.integer("num_hidden_layers", 1) == 0)
+      log_warning("transformers (5.24) loads no ModernBERT without layers, as '" + out +
+                  "' is; Linnet does, and --onnx DIR writes it for other programs");
   }
   return 0;
 }

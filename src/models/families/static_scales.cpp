@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kFormat = "linnet static int8";
 constexpr int kVersion = 1;
 
-std::string path_of(const std::string& folder) { return folder + "/quantization.json"; }
+std::string path_of(const std::string& folder) { return folder + "/" + kStaticScalesFile; }
 
 void add_scale(StaticScales& scales, const std::string& weight, float scale, const std::string& path) {
   if (!(scale > 0 && std::isfinite(scale))) fail_user("'", path, "': the scale of ", weight, " is no number above 0");
@@ -59,11 +59,15 @@ std::optional<StaticScales> read_static_scales(const std::string& folder) {
   return trained_scales(folder);
 }
 
-void write_static_scales(const std::string& folder, const StaticScales& scales) {
+std::string static_scales_file(const StaticScales& scales) {
   Json json{{"format", kFormat}, {"version", kVersion}, {"method", scales.method}, {"examples", scales.examples},
       {"keep", scales.keep}, {"input_scales", Json::object()}};
   for (const auto& [weight, scale] : scales.input_scales) json["input_scales"][weight] = scale;
-  write_file_atomically(path_of(folder), json.dump(1) + "\n");
+  return json.dump(1) + "\n";
+}
+
+void write_static_scales(const std::string& folder, const StaticScales& scales) {
+  write_file_atomically(path_of(folder), static_scales_file(scales));
 }
 
 WeightQuantization folder_quantization(

@@ -16,6 +16,8 @@ struct StaticScales {
 
 // Empty if the folder (or packed model) has none. User error for a damaged file or a newer version.
 std::optional<StaticScales> read_static_scales(const std::string& folder);
+constexpr const char* kStaticScalesFile = "quantization.json";
+std::string static_scales_file(const StaticScales& scales);  // its contents
 void write_static_scales(const std::string& folder, const StaticScales& scales);
 
 // How to run the model in `folder`: as it was packed; else by `word` and `keep`, those of --quantize and --keep. No

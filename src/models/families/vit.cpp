@@ -91,16 +91,23 @@ ConfigFile vit_config_file(const VitConfig& config, const std::vector<std::strin
   return file;
 }
 
-std::string vit_preprocessor_file(const VitConfig& config) {
-  ConfigFile size, file;
+std::string vit_preprocessor_file(const VitConfig& config, const std::string& fit) {
+  const bool crops = fit == "crop";
+  ConfigFile size, shortest, file;
   size.set("height", config.images.height);
   size.set("width", config.images.width);
-  file.set("image_processor_type", "ViTImageProcessor");
+  shortest.set("shortest_edge", config.images.height);
+  // ViTImageProcessor of transformers 4 does not crop.
+  file.set("image_processor_type", crops ? "CLIPImageProcessor" : "ViTImageProcessor");
+  file.set("do_convert_rgb", config.images.channels == 3);
   file.set("do_rescale", true);
   file.set("rescale_factor", 1 / 255.0);
   file.set("do_resize", true);
-  file.set("size", size);
-  file.set("resample", 2);
+  file.set("size", crops ? shortest : size);
+  file.set("do_center_crop", crops);
+  file.set("crop_size", size);
+  file.set("resample", 3);
+  file.set("image_fit", fit);
   file.set("do_normalize", true);
   file.set("image_mean", config.mean);
   file.set("image_std", config.deviation);

@@ -10,5 +10,6 @@ VitConfig vit_config(const ConfigFile& file);
 
 // A config.json for new_pretrained(). User error for images that are not square, for which it has no size.
 ConfigFile vit_config_file(const VitConfig& config, const std::vector<std::string>& classes);
-std::string vit_preprocessor_file(const VitConfig& config);  // preprocessor_config.json
+// preprocessor_config.json. `fit`: "crop" or "stretch", kept for Linnet as "image_fit".
+std::string vit_preprocessor_file(const VitConfig& config, const std::string& fit);
 }  // namespace linnet

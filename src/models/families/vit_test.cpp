@@ -62,11 +62,17 @@ TEST(VitConfigFile, NormalizationComesFromThePreprocessor) {
   VitConfig config = vit_config(ConfigFile("tests/golden/pretrained/vit/config.json"));
   config.mean = {0.1, 0.2, 0.3}, config.deviation = {0.4, 0.5, 0.6};
   vit_config_file(config, {"a", "b"}).save(at + "/config.json");
-  write_file_atomically(at + "/preprocessor_config.json", vit_preprocessor_file(config));
+  write_file_atomically(at + "/preprocessor_config.json", vit_preprocessor_file(config, "crop"));
   const VitConfig read = vit_config(ConfigFile(at + "/config.json"));
   EXPECT_EQ(read.mean, config.mean);
   EXPECT_EQ(read.deviation, config.deviation);
   EXPECT_EQ(read.images.classes, 2);
+  const ConfigFile crop(at + "/preprocessor_config.json"),
+      stretch = ConfigFile::parse(vit_preprocessor_file(config, "stretch"), "stretch");
+  EXPECT_EQ(crop.object("size").integer("shortest_edge"), read.images.height);
+  EXPECT_TRUE(crop.flag("do_center_crop", false));
+  EXPECT_EQ(stretch.object("size").integer("width"), read.images.width);
+  EXPECT_FALSE(stretch.flag("do_center_crop", true));
   // Bytes as they are: 127.5 is in the middle, as 0.5 is of bytes divided by 255.
   write_file_atomically(
       at + "/preprocessor_config.json", R"({"do_rescale": false, "image_mean": 127.5, "image_std": [51, 51, 51]})");

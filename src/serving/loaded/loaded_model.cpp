@@ -12,6 +12,7 @@
 #include "data/text/unicode/utf8.h"
 #include "formats/packed_model.h"
 #include "models/families/sentence_embedder.h"
+#include "models/families/static_scales.h"
 #include "models/nn/model_store.h"
 #include "tasks/language/language_model.h"
 #include "tasks/texts/text_classifier.h"
@@ -81,7 +82,7 @@ void add_files(const fs::path& folder, const std::string& prefix, std::map<std::
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     if (entry.is_regular_file() && !is_left_out(name)) files[prefix + name] = read_file(entry.path().string());
-    if (entry.is_directory() && prefix.empty() && is_part(entry.path())) add_files(entry.path(), name + "/", files);
+    if (entry.is_directory() && is_part(entry.path())) add_files(entry.path(), prefix + name + "/", files);
   }
 }
 
@@ -131,6 +132,7 @@ Opened open_any(const std::string& folder) {
     case ModelKind::kSpans:  // of a model that is loaded to serve
     case ModelKind::kEmbedder: break;
   }
+  if (run_config(folder)) return opened_as(open_text_classifier(folder));  // that learned embeddings
   const auto opened = std::make_shared<PretrainedModel>(open_pretrained(folder));
   if (dynamic_cast<SentenceEncoder*>(opened->module.get())) take_pooling(*opened, folder);
   return {opened, opened->module.get(), opened.get(), weights_of(folder, opened.get())};
@@ -189,6 +191,8 @@ PackReport pack_parameters(
   const bool is_quantized = !layout.quantized().empty();
   contents.weights =
       parameter_sources(store, layout, is_quantized ? std::map<std::string, FileDType>() : types_of(opened));
+  // Trained scales are among the run's weights, of which only the module's parameters are packed.
+  if (const auto scales = read_static_scales(folder)) contents.files[kStaticScalesFile] = static_scales_file(*scales);
   PackReport report = finish(path, contents, folder);
   report.tensors = layout.parameters().size();
   report.weights = describe(layout, words);

@@ -247,7 +247,7 @@ void export_vit(const std::string& folder, const Config& config, const ImageForm
   if (format.problem != TextProblem::kOneClass) set_problem_type(file, problem_type_of(format.problem));
   const PretrainedModel model = new_pretrained(file);
   save_pretrained(model, session.layout, session.store.as<float>(state::kParameters), out,
-      {.files = {{"preprocessor_config.json", vit_preprocessor_file(vit)}}});
+      {.files = {{"preprocessor_config.json", vit_preprocessor_file(vit, config.data.image_fit)}}});
 }
 }  // namespace
 

@@ -58,7 +58,7 @@ class LanguageTask : public SessionTask {
     settings.sampling.temperature = kSampleTemperature,
     settings.sampling.seed = static_cast<uint64_t>(config_.train.seed);
     settings.ends = language_.ends();
-    settings.first_sample = evaluations_++;
+    settings.first_sample = static_cast<uint64_t>(earlier_evaluations);
     // Without a begin token the sample continues the first token of the validation text.
     std::vector<std::vector<int32_t>> prompts{{language_.coder->start()}};
     if (prompts[0][0] < 0) valid_->tokens.read(0, 1, prompts[0].data());
@@ -93,7 +93,6 @@ class LanguageTask : public SessionTask {
   int64_t tokens_ = 0, context_ = 1;  // training tokens; tokens of a chunk
   bool packed_ = false;
   std::optional<TrainingChunks> chunks_;
-  uint64_t evaluations_ = 0;
 };
 }  // namespace
 

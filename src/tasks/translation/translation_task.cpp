@@ -109,10 +109,9 @@ class TranslationTask : public SessionTask {
       translations = translate(session(), *valid_, wanted > 0 ? std::min(wanted, all) : all, ranks);
     }
     TaskEvaluation result = score(*valid_, translations, loss);
-    ++evaluations_;
     for (size_t i = 0; i < 2 && i < translations.size(); ++i) {  // different ones in each evaluation
-      const size_t pick =
-          (static_cast<size_t>(evaluations_) * 7919 + i * (translations.size() / 2 + 1)) % translations.size();
+      const size_t pick = (static_cast<size_t>(earlier_evaluations + 1) * 7919 + i * (translations.size() / 2 + 1)) %
+                          translations.size();
       result.samples.push_back("    " + valid_->text.source[pick] + "\n -> " + translations[pick]);
     }
     return result;
@@ -151,7 +150,6 @@ class TranslationTask : public SessionTask {
   std::vector<std::pair<int, int>> lengths_;  // of all pairs that must fit a batch
   std::unique_ptr<Buckets> buckets_;
   std::unique_ptr<BatchStream> stream_;
-  int64_t evaluations_ = 0;
 };
 }  // namespace
 

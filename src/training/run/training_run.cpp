@@ -314,6 +314,7 @@ class TrainingRun {
 
   // With a moving average also evaluates the weights: an average of few or bad steps can be worse.
   Judged judge() {
+    task_.earlier_evaluations = (progress_.step - 1) / config_.eval_every;
     Judged judged{
         .average = trainer_.state().evaluated() == state::kAverage, .best = task_.evaluate(evaluation_), .other = {}};
     if (!judged.average) return judged;

@@ -42,6 +42,8 @@ class TrainingTask {
   virtual const PretrainedModel* starts_from() const { return nullptr; }
   // Evaluates the validation examples; the result does not depend on the number of ranks.
   virtual TaskEvaluation evaluate(const SharedWork& ranks) = 0;
+  // Evaluations before this one, which choose its samples: by the step, so that a resumed run has the same.
+  int64_t earlier_evaluations = 0;
   // Saves what the trained model needs beside its weights: tokenizers, class names.
   virtual void save_assets(const std::string& folder) const = 0;
 
