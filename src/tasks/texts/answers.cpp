@@ -144,7 +144,7 @@ class Answers : public TextTask {
     }
     return answers;
   }
-  Names heading(int64_t) const override { return {"answer", "score"}; }
+  Names heading(const Names&, int64_t) const override { return {"answer", "score"}; }
   int64_t choices(const Names&, const Config& config) const override { return config.answers.candidates; }
 
  private:
