@@ -233,6 +233,8 @@ def _conversation(messages: str | typing.Sequence[Message]) -> str:
 
     if isinstance(messages, str):
         messages = [{"role": "user", "content": messages}]
+    if not messages:
+        raise UserError("the messages are an empty list")
     return json.dumps([dict(message) for message in messages], ensure_ascii=False)
 
 

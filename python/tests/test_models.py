@@ -63,6 +63,11 @@ def test_a_stream_that_is_left_ends(llama: str) -> None:
     assert model.generate("5 6 7", max_tokens=2, temperature=0)
 
 
+def test_a_conversation_has_a_message(chatter: str) -> None:
+    with pytest.raises(ln.UserError, match="the messages are an empty list"):
+        ln.load(chatter).chat([], max_tokens=2)
+
+
 def test_closing_while_threads_compute(llama: str) -> None:
     model = ln.load(llama)
     streams = [model.stream("5 6 7", max_tokens=20) for _ in range(4)]

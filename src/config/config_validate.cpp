@@ -158,7 +158,8 @@ void check_task(const Config& config) {
     fail_user("config: architecture = \"", architecture, "\" does not go with task = \"", config.data.task, "\"; \"",
         task.architectures.front(), "\" does");
   require(metric == "loss" || has(task.metrics, metric),
-      "task = \"" + config.data.task + "\" has no metric \"" + metric + "\"");
+      "task = \"" + config.data.task + "\" has no metric \"" + metric + "\"; it has loss" +
+          joined(task.metrics, "", [](std::string_view name) { return ", " + std::string(name); }));
 }
 
 // A teacher is a second model, which ranks cannot divide and nothing else trains with.

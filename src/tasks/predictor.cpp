@@ -53,7 +53,7 @@ class PredictorOfTexts : public Predictor {
                   " tokens that the model reads; what may follow them is not read (this is told once)");
     return task_.answers(records, examples, session_->logits(examples), opened_.outputs, opened_.config, top);
   }
-  std::vector<std::string> heading(int64_t top) const override { return task_.heading(top); }
+  std::vector<std::string> heading(int64_t top) const override { return task_.heading(opened_.outputs, top); }
 
  private:
   OpenedTextClassifier opened_;
@@ -92,7 +92,7 @@ class PredictorOfImages : public Predictor {
       return task_.answer(paths[i], {}, std::span(logits).subspan(i * outputs, outputs), format_.class_names, top);
     });
   }
-  std::vector<std::string> heading(int64_t top) const override { return task_.heading(top); }
+  std::vector<std::string> heading(int64_t top) const override { return task_.heading(format_.class_names, top); }
   void for_each_text(const std::string& path, const DataConfig& named, const UseText& use) const override {
     DataConfig columns = columns_;
     if (!named.text_column.empty()) columns.text_column = named.text_column;

@@ -71,6 +71,11 @@ TEST_F(BadInput, CommandLines) {
   expect_refused(run({"trian", "translate"}), {"no command 'trian'", "did you mean train?"});
   expect_refused(run({"train", "dates", "README.md"}), {"nothing to do with 'README.md'; --data README.md"});
   expect_refused(run({"train", "dates", "--run", ""}), {"--run: the value is empty"});
+  expect_refused(
+      run({"train", "dates", "--steps", "2", "--steps", "3"}), {"linnet: --steps is given more than once ("});
+  expect_refused(run({"train", "dates", "--steps"}), {"linnet: --steps needs a value ("});
+  expect_refused(
+      run({"train", "dates", "--set", "metric=f1"}), {"no metric \"f1\"; it has loss, bleu, chrf, exact_match"});
   expect_refused(run({"train", "dates", "--threads", "many"}), {"--threads", "many"});
   expect_refused(run({"train", "dates", "--threads", "-1"}), {"--threads", "-1", "512"});
   expect_refused(run({"train", "dates", "--threads", "99999999999999999999"}), {"--threads"});

@@ -531,7 +531,10 @@ TEST_F(Classification, TheLogShowsTheClasses) {
                                   "valid_tsv=" + folder_ / "train.tsv", "--set", "context=16", "--steps", "1"},
       {.log = "info"});
   EXPECT_NE(outcome.error.find("classes: animal: 35, state: 35, sentiment: 1"), outcome.error.npos) << outcome.error;
-  EXPECT_NE(outcome.error.find("the label 'sentiment' occurs once in the training file"), outcome.error.npos);
+  EXPECT_NE(outcome.error.find("the label 'sentiment' occurs once in the training file: check that it is meant as a "
+                               "class; if line 1 is a heading, --label-column NAME says so"),
+      outcome.error.npos)
+      << outcome.error;
 }
 }  // namespace
 }  // namespace linnet::testing

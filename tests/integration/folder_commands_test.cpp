@@ -77,6 +77,17 @@ TEST_F(FolderCommands, ResumingSaysWhereItStands) {
   EXPECT_NE(run({"info", run_}).out.find("best"), std::string::npos);
 }
 
+TEST_F(FolderCommands, ARunDoesNotMixWithOtherFiles) {
+  std::filesystem::create_directories(folder_ / "pictures/cats");
+  expect_refused(
+      train(folder_ / "pictures"), "is no run and has other files, as 'cats'; --run DIR names another folder");
+  EXPECT_FALSE(exists(folder_ / "pictures/.lock"));
+  // An empty folder, the log of this program, and what a run has left that ended before it began.
+  for (const char* name : {"empty", "logged", "begun"}) std::filesystem::create_directories(folder_ / name);
+  folder_.write("logged/train.log", ""), folder_.write("begun/.lock", ""), folder_.write("begun/tokenizer.char", "");
+  for (const char* name : {"empty", "logged", "begun"}) EXPECT_EQ(train(folder_ / name).exit_code, 0) << name;
+}
+
 TEST_F(FolderCommands, ExportKeepsAnotherModel) {
   copy_folder(kGolden + "/gpt2", folder_ / "mine");
   const std::string before = contents(folder_ / "mine/config.json");

@@ -1,8 +1,10 @@
 // `linnet generate` on the tiny model folders of tests/golden: what transformers writes, streamed or not, until Ctrl-C.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <chrono>
 #include <filesystem>
@@ -140,6 +142,24 @@ void use_metaspace_tokenizer(const std::string& folder) {
 }
 
 // The model sees the template's token before the prompt, and the text that follows begins with its space.
+// As `linnet generate | head -1` and other commands end.
+TEST_F(Generate, EndsWhenNobodyReadsOn) {
+  std::string prompts;
+  for (int i = 0; i < 200; ++i) prompts += "w5 w6\n";
+  folder_.write("prompts", prompts);
+  const std::string pipe = folder_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  ASSERT_GT(::fcntl(reader, F_SETPIPE_SZ, 4096), 0);  // less than the program writes
+  Program program({"generate", model("gpt2"), "--prompts", folder_ / "prompts", "--json", "--max-tokens", "2"},
+      {.output_path = pipe});
+  pollfd written{reader, POLLIN, 0};
+  EXPECT_EQ(::poll(&written, 1, 60'000), 1);
+  ::close(reader);
+  EXPECT_EQ(program.wait().signal, SIGPIPE);
+}
+
 TEST_F(Generate, APromptHasItsTemplateAndATextItsFirstSpace) {
   const Arguments greedy{"--temperature", "0", "--max-tokens", "6", "--prompt"};
   const auto with = [&](Arguments arguments, const Arguments& more) {

@@ -240,6 +240,43 @@ TEST_F(Labels, WhatDoesNotFitTheTaskIsOneLine) {
   const Outcome named =
       train("classify", "named.csv", {"data.text_column=body", "data.label_column=kind", "max_steps=1"});
   EXPECT_EQ(named.exit_code, 0) << named.error;
+  // Other files have columns of other names.
+  folder_.write("other.csv", "sentence2,kinds\na dog,x\nb tax,y\n");
+  const Outcome other = run({"eval", folder_ / "classify", "--data", folder_ / "other.csv", "--text-column",
+      "sentence2", "--label-column", "kinds"});
+  EXPECT_EQ(other.exit_code, 0) << other.error;
+  EXPECT_EQ(other.out.substr(0, 7), "2 texts");
+}
+
+// As pandas writes lists, and as JSON does.
+TEST_F(Labels, TablesHaveListsOfLabels) {
+  std::string rows = "text,labels\n";
+  for (int i = 0; i < 8; ++i)
+    rows += "a dog,\"['red', 'blue']\"\nb cat,\"[\"\"green\"\"]\"\na law,[]\nb tax,red|green\n";
+  folder_.write("lists.csv", rows);
+  const Outcome trained = run({"train", "label", "--data", folder_ / "lists.csv", "--run", folder_ / "lists", "--set",
+                                  "num_layers=0", "--steps", "2"},
+      {.log = "info"});
+  ASSERT_EQ(trained.exit_code, 0) << trained.error;
+  EXPECT_NE(trained.error.find("3 labels, up to 2 at once: blue, green, red"), std::string::npos) << trained.error;
+  folder_.write("bad.csv", "text,labels\na dog,\"['red' 'blue']\"\nb cat,red\n");
+  const Outcome refused = train("label", "bad.csv");
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.error.find("bad.csv:2: the labels"), std::string::npos) << refused.error;
+  EXPECT_NE(refused.error.find("are no list; write a|b or [\"a\", \"b\"]"), std::string::npos) << refused.error;
+}
+
+TEST_F(Labels, EachOfSeveralNumbersHasANameInTheHeading) {
+  std::string rows;
+  for (int i = 0; i < 16; ++i)
+    rows += ParsedJson{{"text", i % 2 ? "a dog" : "b tax"}, {"score", {i % 2, 0.5}}}.dump() + "\n";
+  folder_.write("two.jsonl", rows), folder_.write("one.tsv", "a dog\t1\nb tax\t0\nthe dog\t1\na tax\t0\n");
+  for (const auto& [data, heading] : {std::pair{"two.jsonl", "LABEL_0,LABEL_1,text"}, {"one.tsv", "number,text"}}) {
+    const Outcome trained = run({"train", "regress", "--data", folder_ / data, "--run", folder_ / heading, "--set",
+        "num_layers=0", "--set", "data.valid_tsv=" + folder_ / data, "--steps", "2"});
+    ASSERT_EQ(trained.exit_code, 0) << trained.error;
+    EXPECT_EQ(lines(run({"predict", folder_ / heading, "--csv"}, {.input = "a dog\n"}).out).at(0), heading);
+  }
 }
 }  // namespace
 }  // namespace linnet::testing

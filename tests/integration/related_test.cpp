@@ -322,6 +322,28 @@ TEST_F(Related, JsonLinesHaveAnswersToo) {
   EXPECT_EQ(whole.exit_code, 0) << whole.error;
 }
 
+// Also of runs from before this was checked: a long text must not end `predict`.
+TEST_F(Related, AStrideThatFillsTheWindowIsShortened) {
+  std::string rows;
+  for (int i = 0; i < 24; ++i) {
+    const std::string place = kWords[2 + i % 6];
+    rows += ParsedJson{{"question", "where"}, {"context", "dog in " + place}, {"answers", {place}}}.dump() + "\n";
+  }
+  folder_.write("short.jsonl", rows);
+  for (const char* stride : {"answers.stride=23", "answers.stride=400"}) {
+    const Outcome trained = train("answers", "short.jsonl", {"max_steps=1", stride});
+    ASSERT_EQ(trained.exit_code, 0) << trained.error;
+    const Outcome found = run({"predict", folder_ / "answers"}, {.input = "where\tdog" + words_between(90) + "\n"});
+    EXPECT_EQ(found.exit_code, 0) << found.error;
+    EXPECT_EQ(lines(found.out).size(), 1u);
+    std::filesystem::remove_all(folder_ / "answers");
+  }
+  const Outcome told = run({"check", "answers", "--data", folder_ / "short.jsonl", "--set", "model.from=" + kModel,
+                               "--set", "context=24", "--set", "answers.stride=24"},
+      {.log = "warning"});
+  EXPECT_NE(told.error.find("answers.stride = 24 fills a window of 24 tokens"), std::string::npos) << told.error;
+}
+
 TEST_F(Related, WhatDoesNotFitAnswersIsOneLine) {
   folder_.write(
       "start.jsonl", R"({"question": "q", "context": "a dog", "answers": [{"text": "dog", "answer_start": 3}]})");

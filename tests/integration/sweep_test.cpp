@@ -107,6 +107,15 @@ TEST_F(Sweep, HalvingTrainsOnlyTheBestToTheEnd) {
   EXPECT_NE(lines(outcome.out)[1].find("  90  "), std::string::npos) << outcome.out;
 }
 
+TEST_F(Sweep, HalvingWithoutEvaluationsIsToldOf) {
+  const Arguments settings{"learning_rate=1e-5..1e-2", "max_steps=9", "eval_every=9"};
+  const Outcome outcome = run(arguments("h", settings, {"--runs", "3", "--search", "halving"}), {.log = "warning"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  const std::string told = "nothing is stopped early: eval_every = 9, and runs have 9 steps; --set eval_every=3";
+  EXPECT_NE(outcome.error.find(told), std::string::npos) << outcome.error;
+  EXPECT_EQ(outcome.error.find(told), outcome.error.rfind(told)) << outcome.error;
+}
+
 TEST_F(Sweep, ARunThatBreaksIsARowOfTheTable) {
   const Outcome outcome = sweep("s", {"learning_rate=1e-3,1e20", "clip_norm=0", "optimizer=sgd"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.error;

@@ -96,7 +96,7 @@ TEST_P(Signal, EndsAtOnceBeforeTheFirstStep) {
   program.send(GetParam());
   const Outcome outcome = program.wait();
   EXPECT_EQ(outcome.signal, GetParam());
-  EXPECT_EQ(outcome.error, "linnet: stopped before training began; nothing was learned\n");
+  EXPECT_EQ(outcome.error, "linnet: stopped before training began; nothing has changed\n");
   EXPECT_FALSE(exists(folder / "run/config.toml"));
   const Outcome resumed = run({"train", folder / "run", "--resume"});
   EXPECT_EQ(resumed.exit_code, 2);

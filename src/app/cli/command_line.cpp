@@ -103,6 +103,9 @@ std::string problem_text(const CLI::App& app, const CLI::ParseError& error, int 
   if (dynamic_cast<const CLI::ExtrasError*>(&error)) return unexpected_text(app, error, argc, argv);
   if (dynamic_cast<const CLI::RequiredError*>(&error) && !app.get_subcommands().empty())
     return required_text(app, error);
+  const std::string text = error.what(), option = text.substr(0, text.find(": "));
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) && text.find(" required ") != text.npos)
+    return option + (text.ends_with(" missing") ? " needs a value" : " is given more than once");
   return argc < 2 || app.remaining(true).empty() ? error.what() : unexpected_text(app, error, argc, argv);
 }
 }  // namespace

@@ -89,6 +89,12 @@ class Command {
     return take_threads(load.threads).take_device(load.device).take_quantize(load.quantize, load.keep);
   }
   Command& take_draft(ModelLoad& load);
+  template <class T> Command& take_columns(T& text, T& pair, T& label) {
+    return take("--text-column", text,
+        "the column of a table with the text, or of translations the source (the key text_column)", {.type = "NAME"})
+        .take("--pair-column", pair, "the same of the second text of a pair", {.type = "NAME"})
+        .take("--label-column", label, "the same of the label, or of translations the target", {.type = "NAME"});
+  }
   // --source-language and --target-language, for multilingual models.
   Command& take_languages(std::string& source, std::string& target);
   // --adapter, for parse_adapters().

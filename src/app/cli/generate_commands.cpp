@@ -94,7 +94,8 @@ int generate(GenerateArguments& arguments) {
   arguments.log_probabilities = arguments.json;
   const std::vector<TextRequest> requests = read_requests(arguments);
   TextWriter writer(arguments.model, requests);
-  catch_stop_signals();  // not earlier: during loading a signal ends the program
+  catch_stop_signals();           // not earlier: during loading a signal ends the program
+  std::signal(SIGPIPE, SIG_DFL);  // `| head` ends it, as other commands
   for (size_t i = 0; i < requests.size() && !(i > 0 && stop_requested()); ++i)
     (arguments.json ? print_generated_json : print_texts)(writer, i, requests[i], arguments);
   log_reuse(writer.counts());
@@ -288,6 +289,7 @@ int run_opened(const RunArguments& arguments) {
     if (arguments.resume) options.skip = answered(arguments.out, *file);
   }
   catch_stop_signals();
+  std::signal(SIGPIPE, SIG_DFL);
   InputLines input;
   const bool terminal = isatty(STDIN_FILENO);
   const auto next = [&](std::string& line) { return input.next_text(line); };

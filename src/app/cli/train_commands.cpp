@@ -242,6 +242,7 @@ int profile_command(const ProfileArguments& arguments) {
 struct EvalArguments : EvaluationRequest {
   std::vector<std::string> folders;
   std::string data_dir;
+  DataConfig columns;  // names of the columns to read
   bool json = false;
 };
 
@@ -283,6 +284,8 @@ int evaluate(EvalArguments& arguments) {
     fail_user("several runs are evaluated together where they translate, and '", arguments.folder, "' does not");
   apply(arguments, config, arguments.folder);
   if (!arguments.data_dir.empty()) move_data(config, arguments.data_dir);
+  for (const auto name : {&DataConfig::text_column, &DataConfig::pair_column, &DataConfig::label_column})
+    if (const std::string& given = arguments.columns.*name; !given.empty()) config.data.*name = given;
   force_isa(config.train.isa);
   const EvaluationAnswer answer = task_actions(config).evaluate(arguments, config);
   // The loss of zero tokens is undefined, and JSON cannot represent NaN.
@@ -312,11 +315,7 @@ void ConfigArguments::declare(Command& command) {
           "what to train on: a file of source<TAB>target or text<TAB>label (or .csv, .jsonl), a text, a folder of "
           "texts or of images",
           {.type = "FILE"})
-      .take("--text-column", text_column,
-          "short for --set text_column=NAME: the column of a table with the text, or of translations the source",
-          {.type = "NAME"})
-      .take("--pair-column", pair_column, "the same of the second text of a pair", {.type = "NAME"})
-      .take("--label-column", label_column, "the same of the label, or of translations the target", {.type = "NAME"})
+      .take_columns(text_column, pair_column, label_column)
       .take("--source", source, "training text, one sentence a line, plain or .gz", {.type = "FILE"})
       .take("--target", target, "its translation, line by line", {.type = "FILE"})
       .take("--memory", memory,
@@ -430,6 +429,7 @@ void add_eval_command(Command& linnet) {
           "of a language model: a text of your own (plain, .jsonl or .bin); of a classifier or of translation: a "
           ".tsv; of images: a folder",
           {.type = "FILE"})
+      .take_columns(arguments.columns.text_column, arguments.columns.pair_column, arguments.columns.label_column)
       .take(
           "--data-dir", arguments.data_dir, "where the data lies now (default: where the run had it)", {.type = "DIR"})
       .take("--beam", arguments.beams, "beam size (default: the run's)", {.least = 1, .most = 1024})

@@ -131,7 +131,6 @@ void export_language_model(const OpenedLanguageModel& opened, const std::string&
     save_pretrained(new_pretrained(config), layout, parameters.data(), out, options);
   }
   if (options.files.empty())
-    log_warning("a tokenizer of single characters has no form that other programs read: '" + out +
-                "' holds configuration and weights alone");
+    log_warning("no other program reads a tokenizer of single characters: only configuration and weights are written");
 }
 }  // namespace linnet

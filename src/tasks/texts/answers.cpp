@@ -1,6 +1,7 @@
 // Extractive question answering by the first and last token of an answer (Rajpurkar et al. 2016). Long texts are read
 // in overlapping chunks; if none has an answer, there is none.
 #include "base/fail.h"
+#include "base/log.h"
 #include "data/metrics/text_scores.h"
 #include "data/text/unicode/utf8.h"
 #include "models/families/config_file.h"
@@ -80,7 +81,11 @@ class Answers : public TextTask {
   bool are_pairs() const override { return true; }
   LabelForm form(const Names&, const TextClassifier&, TextUse) const override { return {.kind = labels, .numbers = 2}; }
 
-  void set_up(PretrainedModel& model, const Config&, const TextRecords& train, const TextRecords*) const override {
+  void set_up(
+      PretrainedModel& model, const Config& config, const TextRecords& train, const TextRecords*) const override {
+    if (const int64_t longest = longest_text(config, model.as<TextClassifier>()); config.answers.stride >= longest)
+      log_warning(text_of_parts("answers.stride = ", config.answers.stride, " fills a window of ", longest,
+          " tokens: windows share half of the room beside the question instead"));
     if (lacks_answers(train)) set_may_lack_answers(model.config);
   }
 
@@ -144,7 +149,7 @@ class Answers : public TextTask {
     }
     return answers;
   }
-  Names heading(int64_t) const override { return {"answer", "score"}; }
+  Names heading(const Names&, int64_t) const override { return {"answer", "score"}; }
   int64_t choices(const Names&, const Config& config) const override { return config.answers.candidates; }
 
  private:
@@ -157,11 +162,12 @@ class Answers : public TextTask {
     const Tokens tokens = question_tokens(record, tokenizer);
     const Encoding& encoding = tokens.encoding;
     const size_t around = encoding.ids.size() - (tokens.end - tokens.begin), most = static_cast<size_t>(longest);
-    const auto stride = static_cast<size_t>(options.stride);
-    if (encoding.ids.size() > most && around + stride >= most)
+    if (encoding.ids.size() > most && around >= most)
       fail_user(record.where, record.where.empty() ? "" : ": ", "a question of ", around,
-          " tokens leaves no room for a text beside the ", stride, " tokens of answers.stride: ", "a window has ", most,
-          " (--set context=N)");
+          " tokens leaves no room for a text: a window has ", most, " (--set context=N)");
+    // A stride of the whole room would never move on.
+    const size_t room = most - around, wanted = static_cast<size_t>(options.stride);
+    const size_t stride = wanted < room ? wanted : room / 2;
     const std::vector<TextRange> ranges = use == TextUse::kAsk ? std::vector<TextRange>{} : text_ranges(record.label);
     const auto part = [&](const auto& all, size_t begin, size_t end) {
       std::decay_t<decltype(all)> window(all.begin(), all.begin() + tokens.begin);
@@ -169,8 +175,8 @@ class Answers : public TextTask {
       window.insert(window.end(), all.begin() + tokens.end, all.end());
       return window;
     };
-    for (size_t begin = tokens.begin;; begin += most - around - stride) {
-      const size_t end = std::min(begin + most - around, tokens.end);
+    for (size_t begin = tokens.begin;; begin += room - stride) {
+      const size_t end = std::min(begin + room, tokens.end);
       std::array<float, 2> label{0, 0};
       if (!ranges.empty()) label = answer_positions(encoding.offsets, begin, end, ranges[0]);
       for (float& position : label)  // in the chunk

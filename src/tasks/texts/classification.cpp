@@ -58,11 +58,12 @@ std::string class_counts(const Names& labels, const Names& classes) {
 }
 
 // A label that occurs once among many is more often a heading or a mistake than a class.
-void warn_of_rare_labels(const Names& labels, const Names& classes) {
+void warn_of_rare_labels(const std::string& first, const Names& labels, const Names& classes) {
   constexpr int64_t kMany = 20;
   for (const std::string& name : classes)
     if (std::ranges::count(labels, name) == 1 && std::ssize(labels) >= kMany * std::ssize(classes))
-      log_warning("the label '" + name + "' occurs once in the training file: is it meant as a class?");
+      log_warning("the label '" + name + "' occurs once in the training file: check that it is meant as a class" +
+                  (name == labels.front() ? heading_hint(first) : ""));
 }
 
 class Classification : public TextTask {
@@ -78,7 +79,7 @@ class Classification : public TextTask {
     const Names classes = class_names(names);
     if (classes.size() < 2) fail_user("'", path, "' has one label only: there is nothing to tell apart");
     log_info("classes: " + class_counts(labels, classes));
-    warn_of_rare_labels(labels, classes);
+    warn_of_rare_labels(train.records.front().where, labels, classes);
     return classes;
   }
 
@@ -101,7 +102,7 @@ class Classification : public TextTask {
       int64_t top) const override {
     return class_answer(softmax_rows({logits.begin(), logits.end()}, outputs.size()), outputs, top);
   }
-  Names heading(int64_t top) const override { return class_heading(top); }
+  Names heading(const Names&, int64_t top) const override { return class_heading(top); }
 };
 }  // namespace
 

@@ -190,7 +190,7 @@ class Embeddings : public TextTask {
     }
     return answers;
   }
-  Names heading(int64_t) const override { return {"embedding"}; }
+  Names heading(const Names&, int64_t) const override { return {"embedding"}; }
   bool may_be_pairs() const override { return true; }
 
  private:

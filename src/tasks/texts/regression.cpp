@@ -67,7 +67,7 @@ class Regression : public TextTask {
     else answer.json["numbers"] = std::vector<float>(logits.begin(), logits.end());
     return answer;
   }
-  Names heading(int64_t) const override { return {"number"}; }
+  Names heading(const Names& names, int64_t) const override { return names.size() == 1 ? Names{"number"} : names; }
 };
 }  // namespace
 

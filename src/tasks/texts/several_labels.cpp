@@ -15,7 +15,13 @@ constexpr double kThreshold = 0.5;  // of a label's probability
 Names labels_of_record(const TextRecord& record) {
   if (record.label.is_array()) return mapped(record.label, label_text);
   Names labels;
-  const std::string text = label_text(record.label);
+  std::string text = label_text(record.label);
+  if (text.starts_with('[')) {  // a list as JSON or Python writes it
+    if (Json::parse_or_null(text, JsonLimits::settings()).is_null()) replace_all(text, "'", "\"");
+    const Json list = Json::parse_or_null(text, JsonLimits::settings());
+    if (!list.is_array()) fail_user(record.where, ": the labels ", text, " are no list; write a|b or [\"a\", \"b\"]");
+    return mapped(list, label_text);
+  }
   char separator = ',';
   for (const char each : {';', '|'})
     if (text.find(each) != text.npos) separator = each;
@@ -38,7 +44,8 @@ class SeveralLabels : public TextTask {
       most = std::max(most, labels.size());
     }
     if (names.empty()) fail_user("'", path, "' has no label");
-    log_info(std::to_string(names.size()) + " labels, up to " + std::to_string(most) + " at once");
+    log_info(std::to_string(names.size()) + " labels, up to " + std::to_string(most) +
+             " at once: " + first_names({names.begin(), names.end()}));
     return {names.begin(), names.end()};
   }
 
@@ -84,7 +91,7 @@ class SeveralLabels : public TextTask {
     answer.cells = {names, chances};
     return answer;
   }
-  Names heading(int64_t) const override { return {"labels", "probabilities"}; }
+  Names heading(const Names&, int64_t) const override { return {"labels", "probabilities"}; }
 };
 }  // namespace
 

@@ -24,9 +24,10 @@ struct Columns {
 };
 
 const std::string* find_name(const Json& record, const FieldNames& names) {
-  for (const std::string_view name : names)
-    for (const auto& [key, value] : record.items())
-      if (key == name) return &key;
+  for (const bool exact : {true, false})  // else in any letter case
+    for (const std::string_view name : names)
+      for (const auto& [key, value] : record.items())
+        if ((exact ? key : lower_ascii(key)) == name) return &key;
   return nullptr;
 }
 
@@ -61,7 +62,8 @@ Columns columns_of(const DataConfig& data, bool labelled, bool images, const Jso
       column(record, data.pair_column, images ? kNoFields : kPairs, "pair_column", where),
       column(record, data.label_column, kLabels, "label_column", where)};
   const size_t fields = record.size();
-  if (columns.text.empty() && columns.label.empty() && record.contains("1")) {
+  if (columns.text.empty() && columns.label.empty() && record.contains("1") &&
+      record.contains(std::to_string(fields))) {
     if (!labelled) return {"1", fields > 1 && !images ? "2" : "", ""};
     if (fields < 2 || fields > (images ? 2 : 3))
       fail_user(where, ": expected ", images ? "file<TAB>label" : "text<TAB>label or text<TAB>text<TAB>label",
@@ -75,8 +77,7 @@ Columns columns_of(const DataConfig& data, bool labelled, bool images, const Jso
       missing.push_back(text_of_parts('"', name, '"', did_you_mean(name, mapped(record.items(), &Json::Member::key))));
   if (!missing.empty())
     fail_user(where, ": no field is called ", joined(missing, " or "), " (there are ", names_of(record, where), "); ",
-        labelled ? "--set data.text_column=NAME and data.label_column=NAME say which"
-                 : "--text-column NAME says which");
+        "--text-column NAME ", labelled ? "and --label-column NAME say which" : "says which");
   return columns;
 }
 
@@ -164,7 +165,7 @@ Columns related_columns(const DataConfig& data, bool pairs, const Json& record, 
   Columns columns{column(record, data.text_column, kFirsts, "text_column", where),
       column(record, data.pair_column, kSeconds, "pair_column", where),
       column(record, data.label_column, kScores, "label_column", where)};
-  if (columns.text.empty() && record.contains("1")) {
+  if (columns.text.empty() && record.contains("1") && record.contains(std::to_string(record.size()))) {
     columns.text = "1", columns.pair = record.contains("2") ? "2" : "";
     const Json* third = record.find("3");
     if (third && columns.label.empty() && record.size() == 3 && !std::isnan(as_number(*third))) columns.label = "3";
@@ -172,7 +173,7 @@ Columns related_columns(const DataConfig& data, bool pairs, const Json& record, 
   if (columns.text.empty() && !pairs && record.size() == 1) columns.text = record.items().front().key;
   if (columns.text.empty() || (pairs && columns.pair.empty()))
     fail_user(where, ": no field is called \"", columns.text.empty() ? "anchor" : "positive", "\" (there are ",
-        names_of(record, where), "); --set data.", columns.text.empty() ? "text" : "pair", "_column=NAME says which");
+        names_of(record, where), "); --", columns.text.empty() ? "text" : "pair", "-column NAME says which");
   return columns;
 }
 
@@ -180,7 +181,7 @@ std::vector<std::string> other_texts(const Json& record, const Columns& columns,
   std::vector<std::string> others;
   for (const auto& [key, value] : record.items()) {
     const bool unnamed = columns.text == "1" && key != columns.text && key != columns.pair && key != columns.label;
-    if (!unnamed && !key.starts_with(kOther)) continue;
+    if (!unnamed && !lower_ascii(key).starts_with(kOther)) continue;
     if (!value.is_array()) others.push_back(record_text(record, key, where));
     for (const Json& text : value) {
       if (!text.is_string()) fail_user(where, ": a text of \"", key, "\" is no text");
@@ -194,8 +195,13 @@ std::vector<std::string> other_texts(const Json& record, const Columns& columns,
 double number_of(const Json& label, const std::string& where) {
   const double value = as_number(label);
   if (!std::isfinite(value) || std::abs(value) > 1e30)
-    fail_user(where, ": the label '", label_text(label), "' is no number");
+    fail_user(where, ": the label '", label_text(label), "' is no number", heading_hint(where));
   return value;
+}
+
+const char* heading_hint(const std::string& where) {
+  const bool may_be = where.ends_with(":1") && !has_json(where.substr(0, where.size() - 2));
+  return may_be ? "; if line 1 is a heading, --label-column NAME says so" : "";
 }
 
 std::string label_text(const Json& label) { return label.is_string() ? label.text() : label.dump(); }

@@ -24,11 +24,13 @@ struct TextRecords {
 std::string label_text(const Json& label);
 // A label as a finite number. User error beginning with `where` if it is none.
 double number_of(const Json& label, const std::string& where);
+// The end of a message about a label in line 1 of a table, which may be its heading; "" for others.
+const char* heading_hint(const std::string& where);
 
 // Reads a table or JSON lines (data/examples/text/record_reader.h). Fields are data.text_column, pair_column and
-// label_column, else those with usual names ("text", "sentence1", "label", ...), else, in a table without heading, the
-// first is the text, the last the label, and a second text is between. Spaces around labels are ignored. User error
-// naming the line for a record without text or label.
+// label_column, else those with usual names ("text", "sentence1", "label", ... in any letter case), else, in a table
+// without heading, the first is the text, the last the label, and a second text is between. Spaces around labels are
+// ignored. User error naming the line for a record without text or label.
 TextRecords read_text_records(const std::string& path, const DataConfig& data);
 
 // Calls use(text) for each text to label: in a table or JSON lines the field as in read_text_records(); in other files

@@ -46,14 +46,50 @@ TEST_F(TextFiles, AMissingValueIsNotANull) {
 }
 
 TEST_F(TextFiles, MissingColumnsAreNamedTogetherAtTheHeading) {
-  const std::string end = "--set data.text_column=NAME and data.label_column=NAME say which";
-  EXPECT_EQ(problem_of("a.csv", "Text,kind\na,x\n"),
-      "a.csv:1: no field is called \"text\" (did you mean \"Text\"?) or \"label\" (there are Text, kind; the first "
+  const std::string end = "--text-column NAME and --label-column NAME say which";
+  EXPECT_EQ(problem_of("a.csv", "txet,kind\na,x\n"),
+      "a.csv:1: no field is called \"text\" (did you mean \"txet\"?) or \"label\" (there are txet, kind; the first "
       "line "
       "of a .csv file is its heading); " +
           end);
   EXPECT_EQ(problem_of("b.jsonl", "{\"text\": \"a\", \"lable\": 1}\n"),
       "b.jsonl:1: no field is called \"label\" (did you mean \"lable\"?) (there are text, lable); " + end);
+}
+
+TEST_F(TextFiles, UsualNamesMayHaveAnyLetterCase) {
+  const std::string path = folder_.write("a.tsv", "Text\tLABEL\na dog\tx\n");
+  const TextRecords read = read_text_records(path, {});
+  ASSERT_EQ(read.records.size(), 1u);
+  EXPECT_EQ(read.records[0].text, "a dog");
+  EXPECT_EQ(label_text(read.records[0].label), "x");
+  // An exact name comes first.
+  folder_.write("b.jsonl", R"({"Text": "no", "sentence": "yes", "label": 1})");
+  EXPECT_EQ(read_text_records(folder_ / "b.jsonl", {}).records[0].text, "yes");
+  folder_.write("c.tsv", "Anchor\tPositive\tNegative\na\tb\tc\n");
+  EXPECT_EQ(read_related_texts(folder_ / "c.tsv", {}).records.at(0).others, Texts{"c"});
+}
+
+// Only a table without a heading has fields "1", "2", ...
+TEST_F(TextFiles, ALabelThatIsANumberIsNoFieldNumber) {
+  EXPECT_TRUE(problem_of("a.csv", "a good film,1\na bad film,0\n")
+                  .starts_with("a.csv:1: no field is called \"text\" or \"label\" (there are a good film, 1; the first "
+                               "line of a .csv file is its heading)"));
+  EXPECT_EQ(problem_of("a.tsv", "a good film\t1\na bad film\t0\n"), "");
+}
+
+TEST_F(TextFiles, ANumberThatIsNoneInLine1MayBeAHeading) {
+  const auto problem = [](const char* label, const std::string& where) -> std::string {
+    try {
+      number_of(Json(label), where);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(problem("stars", "a.tsv:1"),
+      "a.tsv:1: the label 'stars' is no number; if line 1 is a heading, --label-column NAME says so");
+  EXPECT_EQ(problem("low", "a.tsv:21"), "a.tsv:21: the label 'low' is no number");
+  EXPECT_EQ(problem("low", "a.jsonl:1"), "a.jsonl:1: the label 'low' is no number");
 }
 }  // namespace
 }  // namespace linnet

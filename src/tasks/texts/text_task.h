@@ -71,7 +71,7 @@ class TextTask {
       const Names& outputs, int64_t top) const;
   virtual std::vector<Answer> answers(const TextRecords& records, const TextExamples& examples,
       std::span<const std::vector<float>> logits, const Names& outputs, const Config& config, int64_t top) const;
-  virtual Names heading(int64_t top) const = 0;        // of the answers' cells
+  virtual Names heading(const Names& outputs, int64_t top) const = 0;  // of the answers' cells
   virtual bool may_be_pairs() const { return false; }  // whether a model that takes single texts also takes two
   virtual bool are_pairs() const { return false; }     // whether all texts are pairs
   // The number of answers that a model chooses one from; 1 if it does not choose.

@@ -115,7 +115,7 @@ class TokenClassification : public TextTask {
     }
     return answer;
   }
-  Names heading(int64_t) const override { return {"entities"}; }
+  Names heading(const Names&, int64_t) const override { return {"entities"}; }
 };
 }  // namespace
 

@@ -1,4 +1,5 @@
 #include "training/run/run_folder.h"
+#include <fstream>
 #include "base/fail.h"
 
 namespace linnet {
@@ -41,7 +42,7 @@ RunFolder::~RunFolder() {
   if (!made_ || !lock_ || in_use()) return;
   std::error_code not_empty;
   std::filesystem::remove(path_ + "/.lock", not_empty);
-  std::filesystem::remove(path_, not_empty);
+  if (!std::filesystem::remove(path_, not_empty)) std::ofstream(path_ + "/.lock");  // what is left is a run's
 }
 
 void RunFolder::lock() {

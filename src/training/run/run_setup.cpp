@@ -70,6 +70,16 @@ void check_resumable(const Config& saved, const Config& wanted, const std::strin
         "the data have changed since the run began (" + joined(changes) + "): it goes on with what is there now");
 }
 
+// User error if the folder of a new run has other files than logs. Runs that ended before they began leave .lock.
+void check_free(const std::string& folder) {
+  std::error_code missing;
+  for (const auto& entry : fs::directory_iterator(folder, missing)) {
+    const fs::path name = entry.path().filename(), ending = name.extension();
+    if (ending == ".log" || ending == ".out" || ending == ".err" || file_exists(folder + "/.lock")) continue;
+    fail_user("'", folder, "' is no run and has other files, as '", name.string(), "'; --run DIR names another folder");
+  }
+}
+
 std::string data_text(const Config& config) {
   std::string text;
   for (const auto& [key, bytes, checksum] : DataFingerprint::of(config).entries)
@@ -200,6 +210,7 @@ std::string open_folder(TrainRequest& request, RunFolder& folder) {
     folder.lock();
     if (folder.has_state()) return folder.path();
   } else {
+    check_free(folder.path());
     if (request.resume && !file_exists(folder.path()))
       log_warning("there is no run folder '" + folder.path() + "' to go on with: a new run begins");
     folder.lock();

@@ -401,7 +401,7 @@ TrainOutcome run_training(
   Communicator& world = *request.world;
   request.config = with_absolute_paths(request.config);
   request.config.process = {world.rank(), world.size()};
-  announce_stop(world.rank() == 0 ? "linnet: stopped before training began; nothing was learned\n" : "");
+  announce_stop(world.rank() == 0 ? "linnet: stopped before training began; nothing has changed\n" : "");
   check_ranks_agree(world, request.program, request.config);
   RunFolder folder(request.folder);
   std::string assets;

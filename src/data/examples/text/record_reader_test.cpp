@@ -34,6 +34,7 @@ using Texts = std::vector<std::string>;
 TEST_F(Records, TabsWithAndWithoutAHeading) {
   EXPECT_EQ(read("a.tsv", "text\tlabel\r\na b\tx\r\n\r\nc\ty"),
       (Texts{R"({"text":"a b","label":"x"})", R"({"text":"c","label":"y"})"}));
+  EXPECT_EQ(read("c.tsv", "Text\t LABEL\na\tx\n"), (Texts{R"({"Text":"a","LABEL":"x"})"}));
   EXPECT_EQ(read("b.txt", "a\tx\nb\ty\n"), (Texts{R"({"1":"a","2":"x"})", R"({"1":"b","2":"y"})"}));
 }
 
