@@ -12,7 +12,8 @@ _MOST_AXES = 6
 Array = np.ndarray[typing.Any, typing.Any]
 
 
-def _as_numpy(value: typing.Any, name: str) -> Array:
+def as_numpy(value: typing.Any, name: str) -> Array:
+    """An array of NumPy from anything that is one. Errors call it `name`."""
     if value is None or isinstance(value, (str, bytes, dict)):
         raise UserError(f"{name} is a {type(value).__name__}; an array is wanted")
     if isinstance(value, np.ndarray):
@@ -37,7 +38,7 @@ def convert(value: typing.Any, wanted: str | None, name: str) -> Array:
     """The elements row-major as `wanted`, or where that is None as the type the library has for them: float32, int32 or
     uint8. Integers that do not fit, fractions where integers are wanted and arrays of a device are errors that call
     the array `name`. A view of `value` where nothing changes."""
-    array = _as_numpy(value, name)
+    array = as_numpy(value, name)
     if array.ndim > _MOST_AXES:
         raise UserError(f"{name} has {array.ndim} axes; there are at most {_MOST_AXES}")
     kind = "f" if array.dtype.name == "bfloat16" else array.dtype.kind

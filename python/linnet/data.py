@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import typing
 
 from . import _linnet
 from .errors import UserError
 
 Batch = typing.Dict[str, typing.Any]
+atexit.register(_linnet.end_calls)  # threads of loaders call no function of a dataset while Python ends
 
 
-def _columns(data: typing.Any) -> dict[str, typing.Any]:
+def columns_of(data: typing.Any) -> dict[str, typing.Any]:
     """The columns of a dict, a pandas DataFrame or a datasets.Dataset by name."""
     if isinstance(data, dict):
         return data
@@ -24,11 +26,18 @@ def _columns(data: typing.Any) -> dict[str, typing.Any]:
 
 
 def _is_ragged(values: typing.Any) -> bool:
+    """Whether these are rows of different lengths: lists, or arrays of one axis in a list."""
+    if str(getattr(values, "dtype", "object")) != "object":
+        return False
     try:
         first = values[0]
+        return (isinstance(first, (list, tuple)) or getattr(first, "ndim", 0) == 1) and len(set(map(len, values))) > 1
     except (TypeError, IndexError, KeyError):
         return False
-    return isinstance(first, (list, tuple)) and len({len(row) for row in values}) > 1
+
+
+def _ids(sequences: typing.Iterable[typing.Any]) -> list[list[int]]:
+    return [row.tolist() if hasattr(row, "tolist") else list(row) for row in sequences]
 
 
 class Dataset:
@@ -39,7 +48,7 @@ class Dataset:
 
     def __init__(self, data: typing.Any = None, **fields: typing.Any) -> None:
         self._core: typing.Any = _linnet.DatasetCore()
-        columns = dict(_columns(data) if data is not None else {}, **fields)
+        columns = dict(columns_of(data) if data is not None else {}, **fields)
         for name, values in columns.items():
             self.add(name, values)
 
@@ -53,14 +62,14 @@ class Dataset:
         """Adds a field: an array [samples, ...], or a list of lists of ids, whose batches are int32 [rows, length]
         padded with 0, with `name`_length int32 [rows] beside it."""
         if _is_ragged(values):
-            self._core.add_sequences(name, [list(row) for row in values])
+            self._core.add_sequences(name, _ids(values))
         else:
             self._core.add(name, values, dtype)
         return self
 
     def add_sequences(self, name: str, sequences: typing.Sequence[typing.Sequence[int]]) -> Dataset:
         """Adds sequences of ids, also where all have the same length."""
-        self._core.add_sequences(name, [list(row) for row in sequences])
+        self._core.add_sequences(name, _ids(sequences))
         return self
 
     @classmethod
@@ -68,6 +77,9 @@ class Dataset:
         cls, size: int, types: dict[str, tuple[str, tuple[int, ...]]], function: typing.Callable[[int], Batch]
     ) -> Dataset:
         """Samples from function(index), called by the loader's threads; types: (dtype, shape) of one sample."""
+        for name, entry in types.items():
+            if not isinstance(entry, tuple) or len(entry) != 2 or not isinstance(entry[1], (tuple, list)):
+                raise UserError(f'the type of "{name}" is {entry!r}; (dtype, shape) is wanted, as ("float32", (3,))')
         return cls._of(_linnet.DatasetCore.from_function(size, types, function))
 
     @classmethod
@@ -159,6 +171,9 @@ class Loader:
     def next(self) -> Batch:
         """The next batch; begins the next epoch behind the last."""
         return typing.cast(Batch, self._core.next())
+
+    def __repr__(self) -> str:
+        return f"linnet.Loader({len(self)} batches, next: epoch {self.position[0]}, batch {self.position[1]})"
 
     def __iter__(self) -> typing.Iterator[Batch]:
         epoch, begin = self.position

@@ -1,8 +1,28 @@
 """What functions raise: one line that says where and what to do."""
 
+# Words of the C++ library in messages, and what they are in Python.
+_WORDS = [
+    (
+        "multiply by trace.row_mask() and count trace.sample_count(), or set LoaderOptions::pad_last to false",
+        "make the learner and the batches with one linnet.Loader, whose last batch has no padding",
+    ),
+    (
+        "row_mask() and sample_count() come after an input that has rows",
+        "the loss is a mean over the rows of a batch, and no field of the batch has rows",
+    ),
+    ("set LoadOptions::filters", 'give layout="torch" or layout="linnet"'),
+    ("training = false", "training=False"),
+    ("Learner::save_state()", "Learner.save_state()"),
+]
+
 
 class Error(Exception):
     """What every function of Linnet raises."""
+
+    def __init__(self, message: str = "") -> None:
+        for word, python in _WORDS:
+            message = message.replace(word, python)
+        super().__init__(message)
 
 
 class UserError(Error, ValueError):

@@ -65,5 +65,5 @@ def lecun_normal() -> Initializer:
 
 
 def values(values: typing.Any) -> Initializer:
-    """These values, an array of the parameter's size."""
+    """These values: an array of the parameter's shape, or all of its elements in a row."""
     return _linnet.init_values(values)

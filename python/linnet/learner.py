@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import typing
+import warnings
 import weakref
 
 from . import _linnet
 from ._linnet import Adam, Group, LayerParameter, Loss, Parameter, Schedule, Tensor
-from .data import Batch, Dataset, Loader
+from .data import Batch, Dataset, Loader, columns_of
 from .errors import ShapeError, UserError
 from .modules import Conv1d, Conv2d, ConvReluPool, ConvTranspose2d, Module, PretrainedBert
 
@@ -152,20 +153,30 @@ class Learner:
     ) -> None:
         if not callable(loss):
             raise UserError("the loss of a learner is a function of the batch's fields")
+        if model is None:
+            raise UserError("a model is a linnet.Module, and None was given")
+        groups, shares = list(groups), list(shares)
+        for kind, what, entries in ((Group, "groups", groups), (Learner, "shares", shares)):
+            for entry in entries:
+                if not isinstance(entry, kind):
+                    raise UserError(f"{what} has a {type(entry).__name__}; a list of linnet.{kind.__name__} is wanted")
         self._model = model
         self._loss = loss
         self._kept: list[typing.Any] = []
         self._shares: list[_Share] = []
         self._changes = 0  # of parameters, other than by steps
-        self._groups = list(groups)
+        self._groups = groups
         self._trains = training
         self._is_mean = False
-        names = self._names_of(loss)
-        shapes = _shapes_of(inputs, names or [])
+        names, takes_all = self._names_of(loss)
+        shapes = _shapes_of(inputs, names)
         given = list(shapes[0]) if shapes else []
         # Of the first shape, as many as the planned batch has.
         self._rows = next((shape[0] for _, shape in (shapes[0] if shapes else {}).values() if shape), 32)
-        self._names = [name for name in given if name in names] if names is not None else given
+        # Arrays without names are given in this order.
+        self._names = [name for name in names if name in given]
+        if takes_all:
+            self._names += [name for name in given if name not in names]
         missing = [name for name in self._required if name not in given]
         if missing:
             raise UserError(
@@ -188,8 +199,8 @@ class Learner:
         self._core: typing.Any = _linnet.LearnerCore(weakref.ref(self), model, self._kept, self._names, shapes, options)
         self._shares = [_Share(other, self._common(other)) for other in shares]
 
-    def _names_of(self, loss: typing.Callable[..., typing.Any]) -> list[str] | None:
-        """The parameters of the loss; None if it takes any."""
+    def _names_of(self, loss: typing.Callable[..., typing.Any]) -> tuple[list[str], bool]:
+        """The parameters of the loss, and whether it takes any others."""
         import inspect
 
         parameters = inspect.signature(loss).parameters.values()
@@ -198,9 +209,8 @@ class Learner:
             for p in parameters
             if p.default is p.empty and p.kind <= p.KEYWORD_ONLY and p.kind != p.VAR_POSITIONAL
         ]
-        if any(p.kind == p.VAR_KEYWORD for p in parameters):
-            return None
-        return [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+        names = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+        return names, any(p.kind == p.VAR_KEYWORD for p in parameters)
 
     def _record(self, tensors: dict[str, typing.Any]) -> tuple[typing.Any, typing.Any, dict[str, typing.Any]]:
         result = self._loss(**tensors)
@@ -260,6 +270,9 @@ class Learner:
         protocol, of the type and shape that was planned; int64 and float64 are converted."""
         if len(batch) == 1 and isinstance(batch[0], list) and not fields:
             batches = batch[0]
+            for entry in batches:
+                if not isinstance(entry, dict):
+                    raise UserError(f"a list of micro-batches has dicts, and a {type(entry).__name__} was given")
         else:
             batches = [self._batch(batch, fields)]
         self._take_shared()
@@ -283,8 +296,9 @@ class Learner:
         """Trains on a Loader, a Dataset or a dict of arrays, in batches of `batch` (as many as the inputs have).
         Where batches are shuffled, the samples behind the last whole batch of an epoch are left out; others come in the
         next one. Callbacks hear every step, on_epoch every epoch; False stops. Without epochs the data are gone through
-        once, or as often as max_steps take. Ctrl-C raises KeyboardInterrupt after the step; the learner can go on.
-        Raises NumericError, naming the line, when a loss is not finite."""
+        once, or as often as max_steps take. max_steps counts the steps of this call; a Schedule or a function as `rate`
+        gets the number of all steps of the learner, from 1. Ctrl-C raises KeyboardInterrupt after the step; the learner
+        can go on. Raises NumericError, naming the line, when a loss is not finite."""
 
         def heard(functions: typing.Sequence[typing.Callable[[FitEvent], object]]) -> typing.Any:
             if not functions and not self._shares:
@@ -293,10 +307,18 @@ class Learner:
             def hear(found: tuple[typing.Any, ...]) -> bool:
                 self._take_shared()
                 event = FitEvent(*found)._replace(evaluation=_evaluation(found[-1]))
-                return all([function(event) is not False for function in functions])
+                return all([goes_on(function(event)) for function in functions])
 
             return hear
 
+        if metrics and validation is None:
+            raise UserError("fit() with metrics needs validation data")
+        if isinstance(rate, Schedule) and self.steps and rate(self.steps + 1) == 0:
+            warnings.warn(
+                f"the learner has taken {self.steps} steps, and its schedule has ended: the rate is 0 throughout. A "
+                "schedule counts all steps of the learner; max_steps of fit() counts those of the call",
+                stacklevel=2,
+            )
         options = dict(
             epochs=-1 if epochs == 0 else epochs or 0,
             max_steps=max_steps,
@@ -315,7 +337,7 @@ class Learner:
         if isinstance(data, Loader):
             return data
         size = self._rows if batch is None else batch
-        dataset = data if isinstance(data, Dataset) else Dataset(data)
+        dataset = data if isinstance(data, Dataset) else self._dataset(data)
         if shuffle and 0 < len(dataset) < size:
             raise UserError(
                 f"the data have {len(dataset)} samples, and a batch has {size}: give batch=, or make the learner with "
@@ -333,6 +355,13 @@ class Learner:
                 f"for others; make it with linnet.Loader(data, batch={self._rows}), or return a linnet.Loss"
             )
         return Loader(data, batch=size, shuffle=shuffle, _pad_last=True)
+
+    def _dataset(self, data: typing.Any) -> Dataset:
+        """Columns of arrays as a dataset, with the planned types where the loss has them, as step() converts them."""
+        types, dataset = self._planned[0], Dataset()
+        for name, values in columns_of(data).items():
+            dataset.add(name, values, types[name][0] if name in types else None)
+        return dataset
 
     @staticmethod
     def _metrics(metrics: typing.Sequence[Metric]) -> list[typing.Any]:
@@ -375,31 +404,62 @@ class Learner:
 
     def predict(self, *batch: typing.Any, **fields: typing.Any) -> dict[str, typing.Any]:
         """The outputs that the loss names, as NumPy arrays. A batch may have fewer rows than planned, or more (they are
-        computed in parts), and may leave out what the outputs do not depend on, such as labels."""
+        computed in parts), and may leave out what the outputs do not depend on, such as labels. Fields that have no row
+        for each sample keep their planned shape."""
         import numpy
+
+        from .arrays import as_numpy
 
         given = self._batch(batch, fields)
         self._take_shared()
-        arrays = {name: value if hasattr(value, "shape") else numpy.asarray(value) for name, value in given.items()}
-        planned = _rows_of(self._planned)
-        rows = max((array.shape[0] for array in arrays.values() if len(array.shape)), default=0)
-        if not planned or rows in planned:
+        arrays = {
+            name: value if hasattr(value, "shape") else as_numpy(value, f'"{name}"') for name, value in given.items()
+        }
+        names, planned = self._row_fields({name: tuple(array.shape) for name, array in arrays.items()})
+        if not names:
             return _without_sums(self._core.predict(arrays, 0))
-        parts, most = [], max(planned)
-        if not rows:
-            wanted = ", ".join(self._names)
-            raise UserError(f"predict() was given {'no rows' if arrays else 'nothing'}; the loss takes {wanted}")
+        rows, most, parts = arrays[names[0]].shape[0], max(planned), []
+        # Beside a field whose first axis is another one, parts are filled up with the last row: the library would take
+        # the longest field for the number of rows.
+        is_filled = any(len(array.shape) for name, array in arrays.items() if name not in names)
         for at in range(0, rows, most):
-            part = {name: array[at : at + most] for name, array in arrays.items()}
+            taken = numpy.arange(at, at + most).clip(max=rows - 1) if is_filled else slice(at, at + most)
+            part = {name: array[taken] if name in names else array for name, array in arrays.items()}
             found = _without_sums(self._core.predict(part, at // most))
+            count = min(most, rows - at)
             for name, value in found.items():
-                if value.ndim == 0 or value.shape[0] != min(most, rows - at):
+                if value.ndim == 0 or value.shape[0] not in (count, *planned):
                     raise UserError(
                         f'the output "{name}" is no row for each sample, so it is there for batches of {most} rows '
                         f"alone, and {rows} are given"
                     )
+                found[name] = value[:count]
             parts.append(found)
         return {name: numpy.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def _row_fields(self, given: dict[str, tuple[int, ...]]) -> tuple[list[str], set[int]]:
+        """Of fields with more or fewer rows than planned: the names of those that have a row for each sample, and the
+        numbers of rows that are planned for them. No names where the shapes are planned, or differ in other axes."""
+        plans = [{name: shape for name, (_, shape) in types.items() if name in given} for types in self._planned]
+        shapes = {name: given[name] for name in plans[0]}
+        if not given or any(0 in shape[:1] for shape in shapes.values()):
+            wanted = ", ".join(self._names)
+            raise UserError(f"predict() was given {'no rows' if given else 'nothing'}; the loss takes {wanted}")
+        fitting = [
+            plan
+            for plan in plans
+            if all(len(shape) == len(plan[name]) and shape[1:] == plan[name][1:] for name, shape in shapes.items())
+        ]
+        if shapes in plans or not fitting:
+            return [], set()
+        plan = max(fitting, key=lambda plan: sum(shape[0] for shape in plan.values() if shape))
+        # A field of another size than planned has rows of samples, and so have all that are planned with as many.
+        sizes = {shape[0] for name, shape in plan.items() if shape != shapes[name]}
+        names = [name for name, shape in plan.items() if shape and shape[0] in sizes]
+        if len(sizes) > 1 or len({shapes[name][0] for name in names}) > 1:
+            rows = ", ".join(f'"{name}" {shapes[name][0]}' for name in names)
+            raise UserError(f"the fields have different numbers of rows: {rows}")
+        return names, {plan[names[0]][0] for plan in fitting}
 
     @property
     def _planned(self) -> list[dict[str, typing.Any]]:
@@ -421,7 +481,7 @@ class Learner:
         import numpy
 
         state = {name: self._core.parameter(name) for name, _, _ in self._core.parameters()}
-        if layout != "torch":
+        if not _is_torch(layout):
             return state
         filters = self._layouts()
         return {
@@ -435,7 +495,7 @@ class Learner:
         """Takes parameters by name from arrays or torch tensors. strict: every parameter must be there, and nothing
         else. Raises UserError and ShapeError; then no parameter is changed."""
         shapes = {name: tuple(shape) for name, shape, _ in self._core.parameters()}
-        filters = self._layouts() if layout == "torch" else {}
+        filters = self._layouts() if _is_torch(layout) else {}
         names = {name: name for name in shapes}
         report = LoadReport([], [], [name for name in state if name not in names], [])
         values = {}
@@ -479,10 +539,20 @@ class Learner:
         """Writes the weights by name as safetensors; `type` "bf16" or "fp16" rounds them to half the bytes."""
         self._core.save(str(path), type)
 
-    def load(self, path: str, strict: bool = True, prefix: str = "") -> LoadReport:
-        """Reads weights by name from a file (safetensors, or torch.save()); `prefix` goes before each of its names."""
+    def load(self, path: str, strict: bool = True, prefix: str = "", layout: str | None = None) -> LoadReport:
+        """Reads weights by name from a file (safetensors, or torch.save()); `prefix` goes before each of its names.
+        layout: how the file has filters, "torch" or "linnet"; None: as the file says or the shapes show, an error where
+        both would fit."""
+        filters = 0 if layout is None else 2 if _is_torch(layout) else 1  # C++'s FilterLayout
+        known = self._layouts()
+        for name, shape, _ in self._core.parameters():
+            if filters == 2 and len(shape) in (3, 4) and name not in known:
+                raise UserError(
+                    f'"{name}" has {len(shape)} axes and is no filter, but load() would take it for one: read the '
+                    'file, and call load_state_dict(state, layout="torch")'
+                )
         self._changes += 1
-        return LoadReport(*self._core.load(str(path), strict, prefix))
+        return LoadReport(*self._core.load(str(path), strict, prefix, filters))
 
     def load_bert(self, bert: PretrainedBert) -> LoadReport:
         """Reads the weights of a BERT folder into the part of the model that it is."""
@@ -519,6 +589,12 @@ class Learner:
         return f"linnet.Learner({type(self._model).__name__}, {self.steps} steps, {size:.1f} MB)"
 
 
+def _is_torch(layout: str) -> bool:
+    if layout not in ("linnet", "torch"):
+        raise UserError(f'there is no layout {layout!r}; there are "linnet" and "torch"')
+    return layout == "torch"
+
+
 class _Share:
     """Parameters that another learner trains, by their names there and here."""
 
@@ -552,7 +628,16 @@ class Memory(typing.Dict[str, int]):
 
 def _without_sums(outputs: dict[str, typing.Any]) -> dict[str, typing.Any]:
     """Only what the loss names: without labels the sums mean nothing."""
-    return {name: value for name, value in outputs.items() if name not in ("loss_sum", "token_count")}
+    named = {name: value for name, value in outputs.items() if name not in ("loss_sum", "token_count")}
+    if not named:
+        raise UserError('the loss has no outputs to predict; it may return (loss, {"name": tensor})')
+    return named
+
+
+def goes_on(answer: object) -> bool:
+    """Whether a callback's answer is anything but False, Python's or NumPy's."""
+    is_numpys = getattr(answer, "ndim", None) == 0 and str(getattr(answer, "dtype", "")) == "bool"
+    return answer is not False and not (is_numpys and not answer)
 
 
 def _host(value: typing.Any) -> typing.Any:

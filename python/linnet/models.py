@@ -95,6 +95,7 @@ class Model:
             beams=None,
             stop=None,
             seed=1,
+            adapter="",
         )
         unknown = [name for name in options if name not in known]
         if unknown:
@@ -115,7 +116,8 @@ class Model:
     def generate(self, prompt: str, **options: typing.Any) -> str:
         """The text that follows a prompt, or answers it, without the prompt. Options: max_tokens, temperature, top_p,
         top_k, min_p, repetition_penalty, frequency_penalty, presence_penalty, logit_bias (of tokens by id), beams,
-        stop, seed, and response_format, as OpenAI has it; what is not given is as the model's author says."""
+        stop, seed, adapter (the name of one that was loaded as "NAME=FOLDER", or "none"), and response_format, as
+        OpenAI has it; what is not given is as the model's author says."""
         return typing.cast(str, self._stream(prompt, options).finish())
 
     def stream(self, prompt: str, **options: typing.Any) -> Stream:
@@ -142,8 +144,13 @@ class Model:
         return [stream.finish() if stream else "" for stream in streams]
 
     def embed(self, texts: str | typing.Sequence[str]) -> typing.Any:
-        """Embeddings, a NumPy array float32 [texts, width]; of one text [width]. Texts that are too long are cut."""
-        rows = self._core.embed(_texts(texts))
+        """Embeddings, a NumPy array float32 [texts, width]; of one text [width]. Texts that are too long are cut. They
+        have length 1, unless a folder of sentence-transformers says otherwise."""
+        listed = _texts(texts)
+        for text in listed:
+            if not isinstance(text, str):
+                raise UserError(f"a text is wanted, and a {type(text).__name__} was given")
+        rows = self._core.embed(listed)
         return rows[0] if isinstance(texts, str) else rows
 
     def probabilities(self, texts: typing.Sequence[Texts]) -> typing.Any:
@@ -171,7 +178,11 @@ class Model:
 
     def rerank(self, query: str, documents: typing.Sequence[str], top: int | None = None) -> list[tuple[int, float]]:
         """Places and scores of the documents that fit a query best, best first: of a cross-encoder, whose one output
-        for (query, document) is the score."""
+        for (query, document) is the score. top: at most so many; None: all."""
+        if isinstance(documents, str):
+            raise UserError("the documents to rerank are a list of texts, and a str was given")
+        if top is not None and top < 0:
+            raise UserError(f"top = {top} is below 0")
         scores = self.probabilities([(query, document) for document in documents])
         if scores.shape[1] != 1:
             raise UserError(f"'{self.folder}' tells classes; a reranker gives one number for two texts")
@@ -180,6 +191,8 @@ class Model:
 
     def score(self, text: str, source: str = "") -> Score:
         """How likely the model finds a text; a translator wants its source. The weights are loaded once more for it."""
+        if any("=" in adapter and not os.path.exists(adapter) for adapter in self._adapters):
+            raise UserError("score() takes adapters without a name alone: load the model with adapters=FOLDER")
         return Score(*self._core.score(text, source))
 
     @property
@@ -225,17 +238,24 @@ class Model:
 
 
 def _texts(texts: str | typing.Sequence[typing.Any]) -> list[typing.Any]:
+    if isinstance(texts, (dict, bytes)):
+        raise UserError(f"a text or a list of texts is wanted, and a {type(texts).__name__} was given")
     return [texts] if isinstance(texts, str) else list(texts)
 
 
 def _conversation(messages: str | typing.Sequence[Message]) -> str:
-    import json
-
+    """The messages as JSON."""
     if isinstance(messages, str):
         messages = [{"role": "user", "content": messages}]
-    if not messages:
-        raise UserError("the messages are an empty list")
-    return json.dumps([dict(message) for message in messages], ensure_ascii=False)
+    listed = list(messages)
+    if not listed:
+        raise UserError("a conversation has at least one message")
+    for i, message in enumerate(listed):
+        if not isinstance(message, typing.Mapping) or "role" not in message:
+            raise UserError(f'message {i} is {message!r}; a dict with "role" and "content" is wanted')
+        if message.get("content") is None and not message.get("tool_calls"):
+            raise UserError(f'message {i} has no "content"')
+    return json.dumps([dict(message) for message in listed], ensure_ascii=False)
 
 
 def load(
@@ -245,7 +265,7 @@ def load(
     threads: int = 0,
     quantize: str | None = None,
     keep: typing.Sequence[str] = (),
-    adapters: typing.Sequence[str] = (),
+    adapters: str | os.PathLike[str] | typing.Sequence[str | os.PathLike[str]] = (),
     slots: int = 8,
     beams: int = 0,
     max_length: int = 0,
@@ -254,10 +274,13 @@ def load(
 
     device: "cpu", "cuda" or "cuda:N". threads: 0 uses all that the process may. quantize: how weights are kept, as
     `linnet generate --quantize` takes it: "none" (fp32), "bf16", "int8", "int8-weights", "int4-weights" or "static";
-    None: as the folder or file has them. keep: patterns of parameters that stay as they are. adapters: folders of LoRA
-    adapters. slots: texts that are written at once. beams: the most of a search. max_length: tokens of a text with its
-    prompt, 0: the model's, at most 2048. Raises UserError when the path holds no such model.
+    None: as the folder or file has them. keep: patterns of parameters that stay as they are. adapters: a folder of LoRA
+    adapters, which all texts take, or several as "NAME=FOLDER", of which each text takes the one that `adapter` of
+    generate() names. slots: texts that are written at once. beams: the most of a search. max_length: tokens of a text
+    with its prompt, 0: the model's, at most 2048. Raises UserError when the path holds no such model.
     """
+    if isinstance(adapters, (str, os.PathLike)):
+        adapters = [adapters]
     options = dict(
         device=device,
         threads=threads,

@@ -3,11 +3,16 @@ Their names are PyTorch's: `encoder.layers.0.weight`. Images and filters have th
 
 from __future__ import annotations
 
+import copyreg
+import operator
 import typing
 
 from . import _linnet
 from ._linnet import Initializer, LayerParameter, Loss, Parameter, Tensor
 from .errors import UserError
+
+# Modules may hold functions, such as relu: copies have the same ones, and pickle writes their names.
+copyreg.pickle(type(_linnet.relu), lambda function: function.__name__)
 
 TensorLike = typing.Union[Tensor, Parameter, LayerParameter]
 
@@ -152,7 +157,9 @@ _Pair = typing.Union[int, tuple[int, int]]
 
 def _pair(size: _Pair) -> tuple[int, int]:
     """(rows, columns); columns below 0: as many as rows."""
-    return (size, -1) if isinstance(size, int) else (size[0], size[1])
+    if isinstance(size, (tuple, list)) and len(size) != 2:
+        raise UserError(f"a size of images is a number or (rows, columns), and {size!r} was given")
+    return (size[0], size[1]) if isinstance(size, (tuple, list)) else (operator.index(size), -1)
 
 
 class _Convolution(_Layer):

@@ -11,6 +11,7 @@ import typing
 
 from . import _linnet
 from .errors import UserError
+from .learner import goes_on
 
 # What train() and plan() call tasks, and the configuration that each starts from.
 TASKS = {
@@ -149,17 +150,33 @@ def _records(data: typing.Any) -> list[dict[str, typing.Any]] | None:
     ]
 
 
-def _rows(data: typing.Any) -> list[list[str]]:
-    """Rows of texts without names."""
+# Names of the cells of rows without names, by task and number of cells.
+_FIELDS: dict[str, dict[int, list[str]]] = {
+    "language": {1: ["text"]},
+    "masked": {1: ["text"]},
+    "translate": {2: ["source", "target"]},
+    "embeddings": {2: ["anchor", "positive"]},
+    **{task: {2: ["text", "label"], 3: ["text", "text_pair", "label"]} for task in ("classify", "label", "regress")},
+}
+
+
+def _rows(data: typing.Any) -> list[list[typing.Any]]:
+    """Rows of cells without names, all of the same length."""
+    if not hasattr(data, "__iter__"):
+        raise UserError(f"the data is a {type(data).__name__}; a file, rows or columns are wanted")
     rows = []
     for i, row in enumerate(data):
+        if not hasattr(row, "__iter__"):
+            raise UserError(f"row {i} is a {type(row).__name__}; a text, a tuple or a dict is wanted")
         cells = [row] if isinstance(row, str) else list(row)
-        rows.append([" ".join(str(_plain(cell, f"row {i}, value {k}")).split()) for k, cell in enumerate(cells)])
+        rows.append([_plain(cell, f"row {i}, value {k}") for k, cell in enumerate(cells)])
+    if not rows or len({len(row) for row in rows}) != 1:
+        raise UserError("the data has no rows, or rows of different lengths")
     return rows
 
 
-def _named_rows(task: str, records: list[dict[str, typing.Any]]) -> list[list[str]] | None:
-    """Rows for a task whose files have no names: texts, or pairs of them. None for a task that reads names."""
+def _renamed(task: str, records: list[dict[str, typing.Any]]) -> list[dict[str, typing.Any]]:
+    """Records of a task that reads texts, or pairs of them, under the names that it reads."""
     names = list(records[0])
     if task == "translate":
         wanted = ["source", "target"] if {"source", "target"} <= set(names) else names
@@ -171,29 +188,41 @@ def _named_rows(task: str, records: list[dict[str, typing.Any]]) -> list[list[st
         if len(wanted) != 1:
             raise UserError(f'{task} takes a column "text", or one of any name; there are ' + ", ".join(names))
     else:
-        return None
-    return _rows([record.get(name) for name in wanted] for record in records)
+        return records
+    fields = _FIELDS[task][len(wanted)]
+    return [
+        {field: str(_plain(record.get(name), f'row {i}, "{name}"')) for field, name in zip(fields, wanted)}
+        for i, record in enumerate(records)
+    ]
 
 
-def _data_file(task: str, data: typing.Any, name: str, run: str | None) -> str:
-    """A path as it is; else a file of the data: rows with names as JSON lines, which tasks read by their names; one
-    column as a text, more separated by tabs."""
+def _data_file(task: str, data: typing.Any, name: str, run: str | None, chosen: bool = False) -> str:
+    """A path as it is; else a file of the data. Rows whose names are known are JSON lines, which keep texts as they
+    are; of others one column is a text, more are separated by tabs. chosen: the settings name columns."""
     if isinstance(data, (str, os.PathLike)):
         return str(os.fspath(data))
+    if hasattr(data, "__next__"):  # an iterator, which can be read once
+        data = list(data)
     folder = (os.path.normpath(run) if run else os.path.join("runs", "data")) + ".data"
+    rows: list[list[typing.Any]] = []
     records = _records(data)
-    if records is not None and not records:
+    if records is None:
+        rows = _rows(data)
+        fields = None if chosen else _FIELDS.get(task, {}).get(len(rows[0]))
+        if fields:
+            texts = [[cell if field == "label" else str(cell) for field, cell in zip(fields, row)] for row in rows]
+            records = [dict(zip(fields, row)) for row in texts]
+    elif records:
+        records = records if chosen else _renamed(task, records)
+    else:
         raise UserError("the data has no rows")
-    rows = _rows(data) if records is None else _named_rows(task, records)
-    if rows is not None and (not rows or len({len(row) for row in rows}) != 1):
-        raise UserError("the data has no rows, or rows of different lengths")
     os.makedirs(folder, exist_ok=True)
-    if rows is None:
+    if records is not None:
         path = os.path.join(folder, name + ".jsonl")
-        lines = [json.dumps(record, ensure_ascii=False) for record in records or []]
+        lines = [json.dumps(record, ensure_ascii=False) for record in records]
     else:
         path = os.path.join(folder, name + (".txt" if len(rows[0]) == 1 else ".tsv"))
-        lines = ["\t".join(row) for row in rows]
+        lines = ["\t".join(" ".join(str(cell).split()) for cell in row) for row in rows]
     with open(path, "w", encoding="utf-8") as file:
         file.writelines(line + "\n" for line in lines)
     return path
@@ -212,15 +241,16 @@ def _choice(
 ) -> dict[str, typing.Any]:
     name = os.fspath(task)
     choice: dict[str, typing.Any] = dict(config=TASKS.get(name, name), data="", source="", target="", settings=[])
+    chosen = any(key.endswith("_column") for key in settings)
     if data is not None:
-        choice["data"] = _data_file(name, data, "train", run)
+        choice["data"] = _data_file(name, data, "train", run, chosen)
     if source is not None or target is not None:
         if source is None or target is None:
             raise UserError("source and target go together")
         choice.update(source=_data_file(name, source, "source", run), target=_data_file(name, target, "target", run))
     for split, value in (("valid", valid), ("test", test)):
         if value is not None:
-            path = _data_file(name, value, split, run)
+            path = _data_file(name, value, split, run, chosen)
             is_text = name in ("language", "chat", "masked") or path.endswith(".txt")
             choice["settings"].append(f"{split}_{'text' if is_text else 'tsv'}={path}")
     for key, value in settings.items():
@@ -297,7 +327,7 @@ def train(
 
     def hear(found: tuple[typing.Any, ...]) -> bool:
         event = TrainEvent(*found)
-        return all([function(event) is not False for function in functions])
+        return all([goes_on(function(event)) for function in functions])
 
     return TrainReport(*_linnet.train(choice, folder, resume, os.fspath(init), hear))
 

@@ -6,7 +6,7 @@ import typing
 
 from . import _linnet
 from .errors import UserError
-from .learner import Learner
+from .learner import Learner, goes_on
 from .modules import GRU, LSTM, Conv1d, Decoder
 
 
@@ -58,7 +58,8 @@ class TextGenerator:
     ) -> list[list[int]]:
         """Continues each prompt; returns the new tokens. listener(row, token) hears each; False ends everything."""
         rows = [list(prompt) for prompt in prompts]
+        hear = listener and (lambda row, token: goes_on(listener(row, token)))
         found: list[list[int]] = self._core.generate(
-            rows, max_tokens, temperature, top_k, top_p, seed, list(ends), listener
+            rows, max_tokens, temperature, top_k, top_p, seed, list(ends), hear
         )
         return found

@@ -1,11 +1,17 @@
 """Training by hand: values, memory, files, sharing, signals, forks."""
 
+import copy
 import gc
+import json
 import os
+import pickle
 import signal
+import subprocess
+import sys
 import threading
 import time
 import typing
+import warnings
 
 import linnet as ln
 import numpy as np
@@ -259,8 +265,6 @@ def test_shared_parameters_follow_changes_without_a_step(tmp_path: typing.Any) -
 
 
 def test_containers_of_containers_and_copies_of_modules() -> None:
-    import copy
-
     class Nested(ln.Module):
         def __init__(self) -> None:
             self.parts = [[ln.Linear(3, 2)], [ln.Linear(2, 1), {"gain": ln.parameter((1,))}]]
@@ -466,3 +470,161 @@ def test_schedules_that_end_need_their_end() -> None:
     with pytest.raises(ln.UserError, match="max_steps"):
         ln.Schedule("cosine", peak=1.0)
     assert ln.Schedule("constant", peak=1.0, warmup_steps=50)(25) == 0.5
+
+
+def test_arrays_without_names_go_in_the_order_of_the_loss() -> None:
+    net = Net()
+
+    def loss(x: ln.Tensor, target: ln.Tensor) -> tuple[ln.Loss, dict[str, ln.Tensor]]:
+        return ln.mse_loss(net(x), target), {"x": x + 0.0, "answer": net(x)}
+
+    def any_of(x: ln.Tensor, **others: ln.Tensor) -> tuple[ln.Loss, dict[str, ln.Tensor]]:
+        return loss(x, others["target"])
+
+    fields = {"target": Y[:4], "x": X[:4]}
+    for function in (loss, any_of):
+        for inputs in (ln.Loader(fields, batch=4), fields, [fields]):
+            learner = ln.Learner(net, function, inputs)
+            np.testing.assert_array_equal(learner.predict(X[:4], Y[:4])["x"], X[:4])
+            assert learner.step(X[:4], Y[:4], rate=0).loss == learner.step(fields, rate=0).loss
+
+
+@pytest.mark.parametrize("classes", [1, 3, 5])
+def test_predict_cuts_the_fields_that_have_rows(classes: int) -> None:
+    """Weights of classes and a number beside samples, with more and fewer rows than the four planned."""
+    net = ln.Linear(3, classes)
+    weights = np.arange(1, classes + 1, dtype=np.float32)
+
+    def loss(w: ln.Tensor, x: ln.Tensor, beta: ln.Tensor) -> tuple[ln.Tensor, dict[str, ln.Tensor]]:
+        answer = net(x) * w * beta
+        return answer.mean(), {"answer": answer}
+
+    learner = ln.Learner(net, loss, {"w": weights, "x": X[:4], "beta": np.float32(1)})
+    expected = X @ learner.state_dict()["weight"].T * weights * 2
+    for rows in (1, 2, 4, 5, 7, 16):
+        found = learner.predict(w=weights, x=X[:rows], beta=2)["answer"]
+        np.testing.assert_allclose(found, expected[:rows], rtol=1e-5, atol=1e-6)
+    with pytest.raises(ln.UserError, match='"x" 9, "y" 8'):
+        learner_of().predict(X[:9], Y[:8])
+
+
+def test_a_schedule_that_has_ended_is_warned_of() -> None:
+    learner = learner_of()
+    schedule = ln.Schedule("cosine", peak=0.1, max_steps=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        learner.fit({"x": X, "y": Y}, max_steps=2, rate=schedule)
+    with pytest.warns(UserWarning, match="the rate is 0"):
+        learner.fit({"x": X, "y": Y}, max_steps=2, rate=schedule)
+
+
+def test_fit_and_evaluate_convert_as_steps_do() -> None:
+    net = ln.Linear(3, 2)
+    batch = {"x": X[:4], "labels": np.zeros(4, np.int32)}
+    learner = ln.Learner(net, lambda x, labels: ln.cross_entropy(net(x), labels), batch)
+    others = {"x": np.arange(24).reshape(8, 3), "labels": np.zeros(8, bool)}
+    assert learner.fit(others, rate=0).steps == 2
+    assert learner.evaluate({**others, "labels": np.zeros(8)}).count == 8
+    with pytest.raises(ln.UserError, match="fractional"):
+        learner.evaluate({**others, "labels": np.full(8, 0.5)})
+
+
+def test_false_of_numpy_stops() -> None:
+    assert learner_of().fit({"x": X, "y": Y}, epochs=5, callbacks=[lambda event: np.False_]).steps == 1
+
+
+def test_filters_of_a_file_that_fits_both_layouts() -> None:
+    weight = np.random.default_rng(3).normal(size=(8, 3, 3, 3)).astype(np.float32)
+    names = {"weight": weight, "bias": np.zeros(8, np.float32)}
+    header, data = {}, b""
+    for name, value in names.items():
+        header[name] = {
+            "dtype": "F32",
+            "shape": value.shape,
+            "data_offsets": [len(data), len(data) + value.nbytes],
+        }
+        data += value.tobytes()
+    text = json.dumps(header).encode()
+    with open("weights.safetensors", "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text + data)
+    net = ln.Conv2d(3, 8, 3)
+    learner = ln.Learner(net, lambda x: net(x).sum(), (np.ones((1, 4, 4, 3), np.float32),))
+    with pytest.raises(ln.UserError, match='give layout="torch" or layout="linnet"'):
+        learner.load("weights.safetensors")
+    with pytest.raises(ln.UserError, match="no layout 'tosch'"):
+        learner.load("weights.safetensors", layout="tosch")
+    learner.load("weights.safetensors", layout="torch")
+    np.testing.assert_array_equal(learner.state_dict(layout="torch")["weight"], weight)
+    learner.load("weights.safetensors", layout="linnet")
+    np.testing.assert_array_equal(learner.state_dict()["weight"], weight)
+
+    class Cube(ln.Module):
+        def __init__(self) -> None:
+            self.cube = ln.parameter((3, 3, 3))
+
+    cube = Cube()
+    other = ln.Learner(cube, lambda x: (cube.cube * x).sum(), (np.float32(1),))
+    with pytest.raises(ln.UserError, match='"cube" has 3 axes and is no filter'):
+        other.load("weights.safetensors", layout="torch")
+
+
+def test_initial_values_have_the_shape_of_the_parameter() -> None:
+    def made(values: typing.Any) -> typing.Any:
+        net = ln.Linear(3, 2, init=ln.init.values(values))
+        return ln.Learner(net, lambda x: net(x).sum(), (X,)).state_dict()["weight"]
+
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(made(values), values)
+    np.testing.assert_array_equal(made(values.ravel()), values)
+    with pytest.raises(ln.UserError, match=r"\[2, 3\] is initialized with values of shape \[3, 2\]"):
+        made(values.T)
+
+
+def test_a_kernel_may_return_what_it_has_filled() -> None:
+    def product(kernel: typing.Callable[..., typing.Any]) -> typing.Any:
+        op = ln.OwnOp("doubled in place", kernel=kernel, decompose=lambda x: x * 2.0)
+        net = ln.Linear(3, 1)
+        return ln.Learner(net, lambda x: (net(x).sum(), {"z": op(x)}), (X,)).predict(X)["z"]
+
+    np.testing.assert_array_equal(product(lambda x, y: np.multiply(x, 2, out=y)), 2 * X)
+    with pytest.raises(ln.UserError, match="doubled in place.* returned a ndarray; it fills its outputs"):
+        product(lambda x, y: 2 * x)
+
+
+def test_modules_with_functions_are_copied() -> None:
+    op = ln.OwnOp("copied", kernel=lambda x, y: np.copyto(y, x), decompose=lambda x: x)
+    net = ln.Sequential(ln.Linear(3, 1), ln.relu, op)
+    twin = copy.deepcopy(net)
+    parts = [[getattr(model, str(i)) for i in range(3)] for model in (net, twin)]
+    assert parts[0][0] is not parts[1][0] and parts[0][1] is parts[1][1] and parts[0][2] is parts[1][2]
+    assert pickle.loads(pickle.dumps(ln.relu)) is ln.relu
+
+
+def test_sequences_may_be_arrays() -> None:
+    rows = [np.array([1, 2]), np.array([3])]
+    for values in (rows, [row.tolist() for row in rows], np.array(rows, object)):
+        (batch,) = ln.Loader({"ids": values}, batch=2)
+        assert batch["ids"].tolist() == [[1, 2], [3, 0]] and batch["ids_length"].tolist() == [2, 1]
+
+
+def test_a_program_ends_while_threads_make_samples() -> None:
+    program = """
+import time, linnet as ln, numpy as np
+
+def sample(index):
+    time.sleep(0.002)
+    return {"x": np.ones(4, np.float32)}
+
+data = ln.Dataset.from_function(100_000, {"x": ("float32", (4,))}, sample)
+loader = ln.Loader(data, batch=4, workers=2)
+loader.next()
+"""
+    for _ in range(5):
+        subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_objects_show_themselves() -> None:
+    assert repr(ln.Adam(beta1=0.8)) == "linnet.Adam(beta1=0.8, beta2=0.999, epsilon=1e-08, weight_decay=0)"
+    assert repr(ln.Schedule("linear", peak=0.5, max_steps=9)) == "linnet.Schedule(linear, peak=0.5, final=0)"
+    assert repr(ln.Group(["a.*", "b"], frozen=True)) == "linnet.Group(a.*, b; frozen)"
+    assert repr(ln.Loader({"x": X}, batch=8)) == "linnet.Loader(2 batches, next: epoch 0, batch 0)"

@@ -107,6 +107,7 @@ def test_score_tokenizer_and_saving(llama: str, bert: str) -> None:
     with ln.load(bert) as model:
         ids = model.tokenizer.encode("the dog")
         assert model.tokenizer.decode(ids) == "the dog"
+        assert repr(model.tokenizer) == "linnet.Tokenizer(wordpiece, 12 tokens)"
         model.save_pretrained("copy")
     np.testing.assert_array_equal(ln.load("copy").embed("the dog"), ln.load(bert).embed("the dog"))
 
@@ -138,6 +139,37 @@ def test_options_that_are_none_of_their_values(llama: str) -> None:
         model.save_pretrained(llama)
     model.close()
     assert "closed" in repr(model)
+
+
+def test_adapters_are_chosen_by_name(llama: str) -> None:
+    adapter, options = str(GOLDEN.parent / "lora" / "llama"), dict(max_tokens=8, temperature=0)
+    base = ln.load(llama).generate("5 6 7", **options)
+    adapted = ln.load(llama, adapters=adapter).generate("5 6 7", **options)
+    assert ln.load(llama, adapters=[adapter]).generate("5 6 7", **options) == adapted != base
+    named = ln.load(llama, adapters=[f"fr={adapter}"])
+    assert named.generate("5 6 7", adapter="fr", **options) == adapted
+    assert named.generate("5 6 7", **options) == base == named.generate("5 6 7", adapter="none", **options)
+    with pytest.raises(ln.UserError, match='no adapters "de"; there are fr'):
+        named.generate("5 6 7", adapter="de")
+    with pytest.raises(ln.UserError, match="adapters without a name"):
+        named.score("5 6 7")
+
+
+def test_texts_that_are_none(llama: str, bert: str) -> None:
+    model, embedder = ln.load(llama), ln.load(bert)
+    calls: dict[str, typing.Callable[[], typing.Any]] = {
+        "at least one message": lambda: model.chat([]),
+        'message 0 has no "content"': lambda: model.chat([{"role": "user"}]),
+        "message 0 is 'a'; a dict": lambda: model.chat(["a"]),  # type: ignore[list-item]
+        '"seed" is -1': lambda: model.generate("5", seed=-1),
+        "a NoneType was given": lambda: embedder.embed([None]),  # type: ignore[list-item]
+        "a dict was given": lambda: embedder.classify({"text": "a"}),  # type: ignore[call-overload]
+        "a str was given": lambda: embedder.rerank("q", "abc"),
+        "top = -1 is below 0": lambda: embedder.rerank("q", ["a", "b"], top=-1),
+    }
+    for message, call in calls.items():
+        with pytest.raises(ln.UserError, match=message):
+            call()
 
 
 def test_models_that_are_closed_leave_nothing(bert: str, llama: str) -> None:

@@ -1,6 +1,8 @@
 """Training by tasks."""
 
+import json
 import os
+import shutil
 import signal
 import threading
 import typing
@@ -131,6 +133,20 @@ def test_rows_with_names_go_by_their_names(columns: bool) -> None:
     ln.train("classify", data, "run", steps=2, num_layers=0)
     with ln.load("run") as model:
         assert model.classify("word0 again").label in ("even", "odd")
+
+
+def test_texts_keep_their_whitespace_and_may_come_from_a_generator() -> None:
+    small: dict[str, typing.Any] = dict(steps=1, batch=4, context=16, d_model=16, num_heads=2, num_layers=1)
+    text = "once\n\nupon   a\ttime there was a text"
+    for data in ([text] * 40, ({"text": text, "id": i} for i in range(40)), {"id": [1] * 40, "text": [text] * 40}):
+        ln.train("language", data, "run", tokenizer="char", **small)
+        with open("run.data/train.jsonl", encoding="utf-8") as file:
+            assert [json.loads(line) for line in file] == [{"text": text}] * 40
+        shutil.rmtree("run")
+    rows = [(f"a\n  b {i}", "even" if i % 2 == 0 else "odd") for i in range(40)]
+    ln.train("classify", rows, "run", steps=1, num_layers=0)
+    with open("run.data/train.jsonl", encoding="utf-8") as file:
+        assert [tuple(json.loads(line).values()) for line in file] == rows
 
 
 def test_a_cell_without_a_value_is_named() -> None:

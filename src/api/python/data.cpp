@@ -2,6 +2,9 @@
 #include <linnet/error.h>
 #include <linnet/pretrained_tokenizer.h>
 #include <nanobind/stl/pair.h>
+#include <pthread.h>
+#include <chrono>
+#include <thread>
 #include "api/cpp/helpers.h"
 #include "api/python/learner.h"
 
@@ -16,6 +19,21 @@ void add_field(Dataset& data, const std::string& name, nb::object values, std::o
   data.add_bytes(name, {all.type.dtype, Shape(shape.sizes().subspan(1))}, all.bytes());
 }
 
+// Calls of Python functions by threads of loaders. A thread that waits for the GIL while Python ends would abort the
+// process, so that from end_calls() on none begins. It waits 10 s at most for those that run.
+std::atomic<int> running_calls = 0;
+std::atomic<bool> is_ending = false;
+
+struct PythonCall {
+  PythonCall() { ++running_calls; }
+  ~PythonCall() { --running_calls; }
+};
+
+void end_calls() {
+  is_ending = true;
+  for (int i = 0; i < 10'000 && running_calls > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
 Dataset from_function(int64_t size, const nb::dict& types, nb::object function) {
   const InputTypes expected = to_types(types);
   // Freed with the GIL by whichever thread releases it last.
@@ -25,6 +43,8 @@ Dataset from_function(int64_t size, const nb::dict& types, nb::object function) 
     delete kept;
   });
   return Dataset::from_function(size, expected, [expected, call](int64_t index, Arrays& sample) {
+    const PythonCall running;
+    if (is_ending) fail_user("the function of a dataset is not called while Python ends");
     const nb::gil_scoped_acquire gil;
     try {
       sample = to_arrays(nb::cast<nb::dict>((*call)(index)), expected);
@@ -122,6 +142,8 @@ Arrays PyLoader::next() {
 void add_data(nb::module_& module) {
   add_dataset(module);
   add_loader(module);
+  module.def("end_calls", end_calls, nb::call_guard<nb::gil_scoped_release>());
+  ::pthread_atfork(nullptr, nullptr, [] { running_calls = 0; });  // a child has none of the threads
   module.def("array_type",
       [](nb::object value, const std::string& name) { return to_tuple(convert(value, {}, "\"" + name + "\"").type); });
 }

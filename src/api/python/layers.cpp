@@ -60,7 +60,13 @@ void add_initializers(nb::module_& module) {
       {"init_lecun_normal", lecun_normal}};
   for (const auto& [name, rule] : of_fans) module.def(name, [rule = rule] { return Init{rule()}; });
   module.def("init_values", [](nb::object values) {
-    return Init{values_init(convert(values, DType::kF32, "the initial values").values<float>())};
+    const Converted given = convert(values, DType::kF32, "the initial values");
+    return Init{[fill = values_init(given.values<float>()), known = given.type.shape](
+                    std::span<float> to, const Shape& shape, const auto& uniform) {
+      if (known.rank() > 1 && known != shape)
+        fail_user("a parameter of shape ", shape, " is initialized with values of shape ", known);
+      fill(to, shape, uniform);
+    }};
   });
 }
 

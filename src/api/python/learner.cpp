@@ -9,6 +9,7 @@
 #include <nanobind/stl/variant.h>
 #include "base/fail.h"
 #include "base/functions.h"
+#include "base/text.h"
 
 namespace linnet::python {
 namespace {
@@ -178,8 +179,9 @@ void add_weights(nb::class_<PyLearner>& learner) {
       .def("save", [](PyLearner& self, const std::string& path,
                        const std::string& type) { without_gil([&] { self.learner().save(path, type); }); })
       .def("load",
-          [](PyLearner& self, const std::string& path, bool strict, const std::string& prefix) {
-            return fields_of(without_gil([&] { return self.learner().load(path, {strict, prefix}); }));
+          [](PyLearner& self, const std::string& path, bool strict, const std::string& prefix, int filters) {
+            const LoadOptions options{strict, prefix, static_cast<FilterLayout>(filters)};
+            return fields_of(without_gil([&] { return self.learner().load(path, options); }));
           })
       .def("load_bert",
           [](PyLearner& self, nb::object layer) { return fields_of(bert_of(self, layer).load(self.learner())); })
@@ -199,7 +201,11 @@ template <class T> void add_adam(nb::module_& module, const char* name, double w
   nb::class_<T>(module, name,
       "beta1, beta2: decays of the moments; epsilon: added to the root of the second; weight_decay: of matrices.")
       .def(nb::init<double, double, double, double>(), nb::kw_only(), "beta1"_a = 0.9, "beta2"_a = 0.999,
-          "epsilon"_a = 1e-8, "weight_decay"_a = weight_decay);
+          "epsilon"_a = 1e-8, "weight_decay"_a = weight_decay)
+      .def("__repr__", [name](const T& self) {
+        return printed("linnet.%s(beta1=%g, beta2=%g, epsilon=%g, weight_decay=%g)", name, self.beta1, self.beta2,
+            self.epsilon, self.weight_decay);
+      });
 }
 
 FrozenStorage storage_of(const std::string& name) {
@@ -209,11 +215,11 @@ FrozenStorage storage_of(const std::string& name) {
   fail_user("there is no storage \"", name, "\"; there are fp32, bf16, int8 and int4");
 }
 
+constexpr const char* kSchedules[] = {"constant", "linear", "cosine", "inverse_sqrt"};  // as in Schedule::Kind
+
 Schedule::Kind schedule_kind(const std::string& name) {
-  if (name == "constant") return Schedule::Kind::kConstant;
-  if (name == "linear") return Schedule::Kind::kLinear;
-  if (name == "cosine") return Schedule::Kind::kCosine;
-  if (name == "inverse_sqrt") return Schedule::Kind::kInverseSqrt;
+  for (int i = 0; i < 4; ++i)
+    if (name == kSchedules[i]) return static_cast<Schedule::Kind>(i);
   fail_user("there is no schedule \"", name, "\"; there are constant, linear, cosine and inverse_sqrt");
 }
 
@@ -317,7 +323,10 @@ void add_optimizers(nb::module_& module) {
           "weight_decay"_a = nb::none(), "optimizer"_a = nb::none(),
           "patterns: of full names, '*' stands for any characters. storage: fp32, bf16, int8 or int4, of matrices.")
       .def_ro("patterns", &TrainingGroup::patterns, "As constructed.")
-      .def_ro("frozen", &TrainingGroup::frozen, "As constructed.");
+      .def_ro("frozen", &TrainingGroup::frozen, "As constructed.")
+      .def("__repr__", [](const TrainingGroup& self) {
+        return "linnet.Group(" + joined(self.patterns) + (self.frozen ? "; frozen)" : ")");
+      });
   nb::class_<Schedule>(module, "Schedule", "The learning rate of each step.")
       .def(
           "__init__",
@@ -330,7 +339,11 @@ void add_optimizers(nb::module_& module) {
           "kind: constant, linear, cosine or inverse_sqrt. The rate grows from 0 in warmup_steps, of max_steps at most "
           "a quarter; linear and cosine end at `final` in step max_steps. Steps are counted from 1.")
       .def(
-          "__call__", [](const Schedule& self, int64_t step) { return learning_rate(self, step); }, "step"_a);
+          "__call__", [](const Schedule& self, int64_t step) { return learning_rate(self, step); }, "step"_a)
+      .def("__repr__", [](const Schedule& self) {
+        return printed("linnet.Schedule(%s, peak=%g, final=%g)", kSchedules[static_cast<size_t>(self.kind)], self.peak,
+            self.final);
+      });
 }
 
 void add_generator(nb::module_& module) {

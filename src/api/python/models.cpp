@@ -272,7 +272,8 @@ TextRequest request_of(const std::string& prompt, bool chat, const std::string& 
   const Json json = Json::parse(given, "the options:", JsonLimits::request());
   const JsonObject options(json, "");
   read_text_options(options, request.options);
-  request.options.seed = options.at("seed").get<uint64_t>();
+  request.options.seed = static_cast<uint64_t>(*options.integer("seed", 0, INT64_MAX));
+  request.options.adapter = options.text("adapter");
   return request;
 }
 
@@ -341,7 +342,10 @@ void add_tokenizer(nb::module_& module) {
           "ids"_a, "The text of tokens, without special ones.")
       .def("piece", &Tokenizer::piece, "id"_a, "One token as its files spell it.")
       .def_prop_ro("vocab_size", &Tokenizer::vocab_size, "The number of tokens.")
-      .def_prop_ro("kind", &Tokenizer::kind, "\"bpe\", \"wordpiece\", ...");
+      .def_prop_ro("kind", &Tokenizer::kind, "\"bpe\", \"wordpiece\", ...")
+      .def("__repr__", [](const Tokenizer& self) {
+        return "linnet.Tokenizer(" + self.kind() + ", " + std::to_string(self.vocab_size()) + " tokens)";
+      });
   module.def("load_tokenizer", tokenizer_of, "folder"_a, "target"_a = false,
       "The tokenizer of a run or a model folder; target: of a translation's other side.");
 }

@@ -109,7 +109,7 @@ void add_binary(nb::module_& module) {
       [](const std::string& equation, const nb::args& operands) {
         return einsum(equation, tensors_of(nb::cast<std::vector<Operand>>(operands)), python_line());
       },
-      nb::sig("def einsum(equation: str, *operands: Tensor | Parameter | LayerParameter) -> Tensor"),
+      nb::sig("def einsum(equation: str, *operands: Tensor | Parameter | LayerParameter | numpy.ndarray) -> Tensor"),
       "Products summed over letters, as NumPy's: einsum(\"...ij,jk->...ik\", a, b). Each letter once in an operand.");
   module.def("clamp", recorded(clamp), "x"_a, "low"_a, "high"_a, "x where low <= x <= high, else the nearer bound.");
 }
@@ -337,10 +337,13 @@ OpDefinition definition_of(const std::string& name, const nb::object& kernel, co
       const nb::gil_scoped_acquire gil;
       return tensors_of(call(list_of(op.in), list_of(op.out), list_of(op.out_grad)), "gradient()");
     };
-  definition.kernel = [run](const OpCall& op) {
+  definition.kernel = [run, name](const OpCall& op) {
     const nb::gil_scoped_acquire gil;
     const nb::list out = copies_of(op.out, true);
-    run(*nb::tuple(copies_of(op.in, false)), *nb::tuple(out));
+    const nb::object result = run(*nb::tuple(copies_of(op.in, false)), *nb::tuple(out));
+    if (!result.is_none() && !std::ranges::any_of(out, [&](nb::handle filled) { return filled.is(result); }))
+      fail_user("the kernel of the op \"", name, "\" returned a ", class_name(result),
+          "; it fills its outputs, as in y[...] = x, and returns nothing");
     for (size_t i = 0; i < op.out.size(); ++i)
       std::memcpy(op.out[i].data, nb::cast<AnyArray>(out[i]).data(), op.out[i].type.bytes());
   };
@@ -388,6 +391,7 @@ void add_own_op(nb::module_& module) {
             new (self) OwnOp(definition_of(unused, kernel, decompose, gradient, infer));
           },
           "name"_a, nb::kw_only(), "kernel"_a, "decompose"_a, "gradient"_a = nb::none(), "infer"_a = nb::none())
+      .def("__deepcopy__", [](nb::object self, nb::handle) { return self; })
       .def(
           "__call__",
           [](const OwnOp& self, const nb::args& operands) -> nb::object {
@@ -398,7 +402,7 @@ void add_own_op(nb::module_& module) {
             const std::vector<Tensor> results = self.all(first, rest);
             return results.size() == 1 ? nb::cast(results[0]) : nb::object(nb::tuple(list_of(results)));
           },
-          nb::sig("def __call__(self, *operands: Tensor | Parameter | LayerParameter) -> typing.Any"),
+          nb::sig("def __call__(self, *operands: Tensor | Parameter | LayerParameter | numpy.ndarray) -> typing.Any"),
           "Records the op: a tensor, or a tuple of several results.");
   module.def("check_op", &check, "function"_a, "shapes"_a, "differentiate"_a = true,
       "Checks function(*tensors) for random float32 inputs of these shapes: gradients against finite "

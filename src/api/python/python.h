@@ -123,7 +123,7 @@ void add_tasks(nb::module_& module);
 namespace nanobind::detail {
 // Accepts any Python object; the function that takes it reports wrong ones.
 template <> struct type_caster<linnet::python::Operand> {
-  NB_TYPE_CASTER(linnet::python::Operand, const_name("Tensor | Parameter | LayerParameter"))
+  NB_TYPE_CASTER(linnet::python::Operand, const_name("Tensor | Parameter | LayerParameter | numpy.ndarray"))
   bool from_python(handle source, uint8_t, cleanup_list*) noexcept;
   static handle from_cpp(const linnet::python::Operand& operand, rv_policy, cleanup_list*) noexcept {
     return handle(operand.source).inc_ref();

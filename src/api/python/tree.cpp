@@ -141,7 +141,7 @@ template <class Class> void add_operators(Class& tensor) {
         "chooses by element");
   });
   tensor.def("__iter__", [](nb::handle) -> nb::object {
-    fail_user(python_line().text(), ": a tensor cannot be iterated; split(x, axis, sizes) cuts it");
+    fail_user(python_line().text(), ": a tensor cannot be iterated; split(x, sizes, axis) cuts it");
   });
   tensor.def_prop_ro(
       "T",
