@@ -64,7 +64,7 @@ def test_a_stream_that_is_left_ends(llama: str) -> None:
 
 
 def test_a_conversation_has_a_message(chatter: str) -> None:
-    with pytest.raises(ln.UserError, match="the messages are an empty list"):
+    with pytest.raises(ln.UserError, match="at least one message"):
         ln.load(chatter).chat([], max_tokens=2)
 
 
