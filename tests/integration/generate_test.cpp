@@ -149,7 +149,7 @@ TEST_F(Generate, EndsWhenNobodyReadsOn) {
   folder_.write("prompts", prompts);
   const std::string pipe = folder_ / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   ASSERT_GE(reader, 0);
   ASSERT_GT(::fcntl(reader, F_SETPIPE_SZ, 4096), 0);  // less than the program writes
   Program program({"generate", model("gpt2"), "--prompts", folder_ / "prompts", "--json", "--max-tokens", "2"},
