@@ -161,7 +161,7 @@ def test_texts_that_are_none(llama: str, bert: str) -> None:
         "at least one message": lambda: model.chat([]),
         'message 0 has no "content"': lambda: model.chat([{"role": "user"}]),
         "message 0 is 'a'; a dict": lambda: model.chat(["a"]),  # type: ignore[list-item]
-        '"seed" is -1': lambda: model.generate("5", seed=-1),
+        '"seed" is not a whole number': lambda: model.generate("5", seed=-1),
         "a NoneType was given": lambda: embedder.embed([None]),  # type: ignore[list-item]
         "a dict was given": lambda: embedder.classify({"text": "a"}),  # type: ignore[call-overload]
         "a str was given": lambda: embedder.rerank("q", "abc"),
