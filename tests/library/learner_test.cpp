@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 
 namespace {
 using namespace linnet;
@@ -141,6 +142,103 @@ TEST(Learner, PredictionOfFewRowsIsThatOfTheWholeBatch) {
   const Arrays all = learner.predict(whole), two = learner.predict(part);
   EXPECT_EQ(two.type("logits").shape, (Shape{2, 3}));
   EXPECT_TRUE(std::ranges::equal(two.get<float>("logits"), all.get<float>("logits").first(6)));
+}
+
+// y_hat of x, and its distance to y.
+struct Line : Module {
+  Linear line{this, "line", 2, 1};
+  TracedLoss loss() {
+    return [this](Tracer& trace) -> Loss {
+      const Tensor found = line(trace.input("x", {DType::kF32, {4, 2}}));
+      const Tensor error = found - trace.input("y", {DType::kF32, {4, 1}});
+      trace.output("found", found), trace.output("error", error);
+      return {.sum = sum(square(error)), .count = trace.number(4)};
+    };
+  }
+};
+
+TEST(Learner, PredictsNothingOfAnInputThatIsNotThere) {
+  Line model;
+  Learner learner(model, model.loss());
+  Arrays batch;
+  batch.set<float>("x", {4, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
+  const Arrays some = learner.predict(batch);
+  EXPECT_TRUE(some.has("found"));
+  EXPECT_FALSE(some.has("error") || some.has("loss_sum"));
+  batch.set<float>("y", {4, 1}, {1, 2, 3, 4});
+  EXPECT_TRUE(learner.predict(batch).has("error"));
+  batch.set<float>("y", {2, 1}, {1, 2});
+  EXPECT_THROW(learner.predict(batch), Error) << "4 rows beside 2";
+  Arrays misspelt;
+  misspelt.set<float>("y", {4, 1}, {1, 2, 3, 4});
+  misspelt.set<float>("X", {4, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
+  try {
+    learner.predict(misspelt);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "predict() was not given \"x\", on which the output \"found\" depends");
+  }
+}
+
+TEST(Learner, ANaNChangesNoStatistics) {
+  struct Net : Module {
+    BatchNorm norm{this, "norm", 2};
+    Linear line{this, "line", 2, 1};
+  } net;
+  Learner learner(net, [&](Tracer& trace) -> Loss {
+    const Tensor y = net.line(net.norm(trace.input("x", {DType::kF32, {4, 2}})));
+    return {.sum = sum(square(y)), .count = trace.number(4)};
+  });
+  const auto step = [&](float last) {
+    learner.set<float>("x", {1, 2, 3, 4, 5, 6, 7, last});
+    return learner.step(0.1).finite;
+  };
+  EXPECT_TRUE(step(8));
+  const std::vector<float> before = weights_of(learner);
+  EXPECT_FALSE(step(std::numeric_limits<float>::quiet_NaN()));
+  const std::vector<float> after = weights_of(learner);
+  EXPECT_TRUE(std::ranges::all_of(after, [](float value) { return std::isfinite(value); }));
+  EXPECT_TRUE(step(9));
+  EXPECT_FALSE(same_bits(before, weights_of(learner)));
+}
+
+// What PyTorch's batch norms count is no parameter.
+TEST(Learner, LoadsAFileWithCountsOfBatches) {
+  struct Theirs : Module {
+    Linear line{this, "line", 2, 1};
+    Parameter counted{this, "num_batches_tracked", {1}, constant_init(5)};
+  } theirs;
+  Learner saved(theirs, [&](Tracer& trace) -> Loss {
+    const Tensor y = theirs.line(trace.input("x", {DType::kF32, {4, 2}})) * theirs.counted;
+    return {.sum = sum(y), .count = trace.number(4)};
+  });
+  const std::string path = path_of("learner_test_counts.safetensors");
+  saved.save(path);
+  struct Ours : Module {
+    Linear line{this, "line", 2, 1};
+  } ours;
+  Learner learner(ours, [&](Tracer& trace) -> Loss {
+    return {.sum = sum(ours.line(trace.input("x", {DType::kF32, {4, 2}}))), .count = trace.number(4)};
+  });
+  EXPECT_TRUE(learner.load(path).unused.empty());
+  EXPECT_TRUE(std::ranges::equal(learner.parameter("line.weight"), saved.parameter("line.weight")));
+  std::filesystem::remove(path);
+}
+
+// A callback may evaluate the data that is trained on.
+TEST(Learner, FitGoesOnBehindAnEvaluationOfItsLoader) {
+  const auto trained = [](bool evaluates) {
+    Reader reader;
+    Loader loader(sentences(), kBatches);
+    Learner learner(reader, loss_of(reader), loader.shapes());
+    const FitReport report = learner.fit(loader, {.epochs = 2, .on_step = [&](const FitEvent& event) {
+                                                    if (evaluates && event.step % 3 == 0) learner.evaluate(loader);
+                                                    return event.step < 100;
+                                                  }});
+    EXPECT_EQ(report.reason, "epochs");
+    return weights_of(learner);
+  };
+  EXPECT_TRUE(same_bits(trained(false), trained(true)));
 }
 
 TEST(Learner, GradientsAreThoseOfDifferences) {

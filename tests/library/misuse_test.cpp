@@ -69,6 +69,19 @@ void attend(const std::vector<int32_t>& lengths) {
   learner.step(0.1);
 }
 
+// Rows added up at ids of which one is outside.
+void scatter(int32_t id) {
+  const Shape ids{4};
+  Net net;
+  Learner learner(net, [&](Tracer& t) -> Loss {
+    const Tensor rows = scatter_add(net(t.input("x", kX)), t.input("ids", {DType::kI32, ids}), 3);
+    return {sum(rows), t.number(4)};
+  });
+  learner.set<float>("x", std::vector<float>(8, 1));
+  learner.set<int32_t>("ids", {0, 1, 2, id});
+  learner.evaluate();
+}
+
 Dataset numbers(int64_t count) {
   Dataset data;
   data.add("x", {2}, std::vector<float>(static_cast<size_t>(2 * count)));
@@ -133,6 +146,8 @@ const std::vector<Misuse>& misuses() {
             Net net;
             Learner(net, [&](Tracer& t) -> Loss { return {sum(net(Tensor{})), t.number(1)}; });
           }},
+      {"ScatterFarOutside", [] { scatter(100'000); }},
+      {"ScatterBelowZero", [] { scatter(-1); }},
       {"ShapesDiffer", [] { trace([](Tracer&, Tensor x, Tensor, Tensor) {
                               return x + reshape(x, {2, 4});
                             }); }},

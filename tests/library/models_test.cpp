@@ -62,6 +62,29 @@ TEST(Decoder, MistakesOfAGeneratorAreErrors) {
   EXPECT_EQ(generator.generate({{1, 2}}, {.max_tokens = 2}).front().size(), 2u);
 }
 
+// Generators write with what evaluation and files use.
+TEST(Decoder, TheMovingAverageIsTaken) {
+  Writer writer;
+  Loader loader(Dataset::chunks(std::vector<int32_t>{1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4}, 4), {.batch = 1});
+  Learner learner(
+      writer, [&](Tracer& trace) { return decoder_loss(writer, trace); }, loader.shapes(), {.average_decay = 0.9});
+  learner.fit(loader, {.epochs = 5, .rate = 0.05});
+  const auto logits = [&](const std::function<void(TextGenerator&)>& give) {
+    TextGenerator generator(writer, {.threads = 1});
+    give(generator);
+    std::vector<float> all;
+    generator.generate({{1, 2}}, {.max_tokens = 3}, [&](int64_t, int32_t, std::span<const float> of_token) {
+      all.insert(all.end(), of_token.begin(), of_token.end());
+      return true;
+    });
+    return all;
+  };
+  const std::string path = (std::filesystem::temp_directory_path() / "linnet_average_test.safetensors").string();
+  learner.save(path);
+  EXPECT_EQ(logits([&](TextGenerator& to) { to.take(learner); }), logits([&](TextGenerator& to) { to.load(path); }));
+  std::filesystem::remove(path);
+}
+
 TEST(Decoder, DefinedOnceItTrainsAndWritesWithTheCacheAsWithoutIt) {
   std::vector<int32_t> ids;
   for (int i = 0; i < 400; ++i) ids.push_back(i * i % 11);
@@ -208,6 +231,39 @@ struct Classifier : Module {
   PretrainedBert bert;
   Linear head;
 };
+
+TEST(PretrainedBert, AFolderIsWhatWasEvaluated) {
+  const std::string folder = "tests/golden/pretrained/bert_model";
+  const std::string out = (std::filesystem::temp_directory_path() / "linnet_bert_average").string();
+  Dataset data;
+  data.add_sequences("tokens", {{1, 5, 6, 2}, {1, 7, 2}});
+  data.add("labels", Shape{}, std::vector<int32_t>{0, 1});
+  Loader loader(data, {.batch = 2, .buckets = {4}});
+  const auto loss = [](Classifier& of) {
+    return [&of](Tracer& trace) -> Loss {
+      const Tensor logits = of.head(of.bert.pooled(of.bert(trace.input("tokens"), trace.input("tokens_length"))));
+      trace.output("logits", logits);
+      return {.sum = cross_entropy_sum(logits, trace.input("labels")), .count = count_targets(trace.input("labels"))};
+    };
+  };
+  for (const LearnerOptions& options : {LearnerOptions{.average_decay = 0.9},
+           LearnerOptions{.groups = {{.patterns = {"bert.*"}, .frozen = true, .storage = FrozenStorage::bf16}}}}) {
+    Classifier model(folder);
+    Learner learner(model, loss(model), loader.shapes(), options);
+    model.bert.load(learner);
+    learner.fit(loader, {.epochs = 3, .rate = 1e-2});
+    model.bert.save(learner, out);
+    loader.seek({0, 0});
+    const Arrays batch = loader.next();
+    Classifier again(out);
+    Learner second(again, loss(again), loader.shapes());
+    again.bert.load(second);
+    second.load(out + "/head.safetensors", {.strict = false});
+    const Arrays one = learner.predict(batch), two = second.predict(batch);
+    for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(one.get<float>("logits")[i], two.get<float>("logits")[i], 1e-5);
+    std::filesystem::remove_all(out);
+  }
+}
 
 TEST(PretrainedBert, IsAPartOfAModelAndIsWrittenBackWithItsHead) {
   const std::string folder = "tests/golden/pretrained/bert_model";

@@ -41,7 +41,7 @@ std::vector<float> floats_of(const std::function<Tensor(Tracer&)>& function) {
 
 TEST(Tensors, BroadcastAsNumPy) {
   const std::vector<std::pair<Shape, Shape>> shapes{{{4, 1}, {1, 3}}, {{2, 1, 3}, {5, 1}}, {{2, 3, 4}, {3, 1}},
-      {{2, 1, 3, 1}, {4, 3, 5}}, {{1, 3}, {2, 1, 1}}, {{3}, {4, 1, 3}}};
+      {{2, 1, 3, 1}, {4, 3, 5}}, {{1, 3}, {2, 1, 1}}, {{3}, {4, 1, 3}}, {{1, 1, 1}, {2, 1}}};
   for (const auto& [a, b] : shapes) {
     check({{.shape = a}, {.shape = b}}, [](const Tensors& in) { return in[0] * in[1] + in[1]; });
     check({{.shape = a}, {.shape = b}}, [](const Tensors& in) { return where(greater(in[0], in[1]), in[0], in[1]); });
@@ -52,6 +52,8 @@ TEST(Tensors, BroadcastAsNumPy) {
     return reshape(arange(2), {2, 1}) * 10.0 + arange(3);
   }),
       (std::vector<float>{0, 1, 2, 10, 11, 12}));
+  const Arrays one = values_of([](Tracer&) { return reshape(arange(2), {2, 1}) + reshape(arange(1), {1, 1, 1}); });
+  EXPECT_EQ(one.type("value").shape, (Shape{1, 2, 1}));
 }
 
 TEST(Tensors, APowerOfZeroIsAConstant) {
@@ -185,6 +187,14 @@ TEST(Tensors, LayersOfConvolutionsAreTheirFunctions) {
     for (const float difference : found.get<float>(name)) EXPECT_EQ(difference, 0) << name;
   }
   EXPECT_THROW((Conv1d{&net, "wrong", 4, 4, 3, {.width = 3}}), Error);
+}
+
+TEST(Tensors, SequencesHaveModulesFunctionsAndLambdas) {
+  struct Net : Module {
+    Sequential all{this, "all"};
+  } net;
+  net.all.add(relu).add([](At x) { return x * 2.0; }).add(MaxPool{2});
+  EXPECT_EQ(floats_of([&](Tracer&) { return net.all(reshape(arange(4) - 1.5, {1, 2, 2, 1})); }), std::vector<float>{3});
 }
 
 TEST(Tensors, ResizedAsPyTorchDoes) {
@@ -418,6 +428,29 @@ TEST(Padding, CountsInNoLoss) {
     loader.seek({0, 1});
     EXPECT_EQ(learner.step(loader.next(), 0).count, 4);
   }
+}
+
+// Labels that the count does not depend on leave padding rows in.
+TEST(Padding, IsKnownByTheCountAlone) {
+  struct Net : Module {
+    Linear line{this, "line", 1, 1};
+  } net;
+  Dataset data;
+  data.add("x", {1}, std::vector<float>(6, 1));
+  data.add("labels", Shape{}, std::vector<int32_t>(6, 1));
+  Loader loader(data, {.batch = 4});
+  const auto evaluated = [&](bool counts_labels) {
+    Learner learner(net,
+        [&](Tracer& trace) -> Loss {
+          const Tensor labels = trace.input("labels"), y = net.line(trace.input("x"));
+          return {.sum = sum(y) + sum(cast(labels, DType::kF32)) * 0.0,
+              .count = counts_labels ? count_targets(labels) : trace.number(4)};
+        },
+        loader.shapes(), {});
+    return learner.evaluate(loader).count;
+  };
+  EXPECT_EQ(evaluated(true), 6);
+  EXPECT_THROW(evaluated(false), Error);
 }
 
 // A learner that only runs a model needs no loss.
