@@ -102,7 +102,8 @@ struct StepResult {
   double grad_norm = 0;
   // The count: samples or tokens.
   int64_t count = 0;
-  // Whether loss and norm are finite; if not, the parameters were left as they were.
+  // Whether loss and norm are finite; if not, the parameters were left as they were. (Statistics of batch norms take no
+  // number that is not finite.)
   bool finite = true;
   // Whether the step was left out because a gradient overflowed in fp16: the next ones have a smaller loss scale.
   bool skipped = false;
@@ -291,14 +292,15 @@ class Learner {
   // The mean loss of the values given by set(), without dropout. Throws Error(kUser) when an input was not set.
   double evaluate();
   // Loss and metrics of all batches of one epoch, without dropout, on the weights that are saved. The loader begins the
-  // epoch anew and is left at its beginning. Throws Error(kUser) when a metric misses an output, and when the loss
+  // epoch anew and is left where it was. Throws Error(kUser) when a metric misses an output, and when the loss
   // counts rows that only pad the last batch; see Tracer::row_mask(). What before_batch() throws ends it.
   Evaluation evaluate(
       Loader& loader, const std::vector<Metric>& metrics = {}, const std::function<void()>& before_batch = {});
   // Runs the model without training: all outputs that the loss names, and "loss_sum" and "token_count". A batch may
-  // have fewer rows than a shape (outputs are cut to them), and may leave out inputs that the wanted outputs do not
-  // depend on, such as labels. Random numbers follow from `number`, of the batch. Throws Error(kUser) when no shape
-  // fits.
+  // have fewer rows than a shape (outputs are cut to them), and may leave out inputs, such as labels; outputs that
+  // depend on them are left out. Random numbers follow from `number`, of the batch. Throws Error(kUser) when no shape
+  // fits, when arrays have different numbers of rows, and when every output that the loss names depends on an input
+  // that is not there.
   Arrays predict(const Arrays& batch, int64_t number = 0);
   // An f32 output of the last evaluate(), predict() or step(), where steps keep it (OutputOptions::training); valid
   // until the next call. Throws Error(kUser) when there is none of that name.

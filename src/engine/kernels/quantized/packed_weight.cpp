@@ -100,8 +100,11 @@ void quantize_channel(const float* w, int64_t count, float top, int8_t* codes, f
 }
 
 void quantize_block8(const float* w, int64_t count, float top, int8_t* codes, float* scale) {
+  // Numbers that were rounded before stay as they are, also where the largest has the code 126.
+  const float before = top / 126;
   *scale = bf16_above(top / 127);
-  round_codes(w, count, *scale, -127, 127, codes);
+  if (before == bf16_above(before) && round_codes(w, count, before, -127, 127, codes) < 1e-6F) *scale = before;
+  else round_codes(w, count, *scale, -127, 127, codes);
 }
 
 // Searches the step with the least error, with the wider side (-8) for either sign: four bits are few.

@@ -157,6 +157,13 @@ TEST(PackedWeight, ValuesComeBackWithinTheirRounding) {
     }
 }
 
+// A file of fp32 may hold what was rounded before.
+TEST(PackedWeight, BlocksOfBytesRoundOnce) {
+  const auto w = random_floats(int64_t{64} * 256, 5);
+  const std::vector<float> once = Packed(WeightFormat::kInt8Blocks, 64, 256, w).values();
+  EXPECT_TRUE(same_bits(once, Packed(WeightFormat::kInt8Blocks, 64, 256, once).values()));
+}
+
 TEST(PackedWeight, NeighborsNeverExceedWhatSixteenBitsHold) {
   std::vector<float> w = random_floats(8 * 64, 4);
   std::fill_n(w.begin(), 64, 1.0F);         // all as large as can be
