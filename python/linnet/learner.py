@@ -404,8 +404,9 @@ class Learner:
 
     def predict(self, *batch: typing.Any, **fields: typing.Any) -> dict[str, typing.Any]:
         """The outputs that the loss names, as NumPy arrays. A batch may have fewer rows than planned, or more (they are
-        computed in parts), and may leave out what the outputs do not depend on, such as labels. Fields that have no row
-        for each sample keep their planned shape."""
+        computed in parts), and may leave out fields, such as labels; outputs that depend on them are left out. Fields
+        that have no row for each sample keep their planned shape. An output that mixes rows needs as many rows as
+        planned."""
         import numpy
 
         from .arrays import as_numpy
