@@ -181,15 +181,8 @@ std::vector<std::string> tokenize_13a(std::string_view line) {
       spaced, [](char a, char b) { return is_period_or_comma(a) && !is_digit(b); }, " ", " ", "");
   spaced = rewrite_pairs(
       spaced, [](char a, char b) { return is_digit(a) && b == '-'; }, "", " ", " ");
-  std::vector<std::string> tokens;
-  bool inside = false;
-  for (const Utf8Character& character : utf8_characters(spaced)) {
-    const bool space = is_python_space(character.code_point());
-    if (!space && !inside) tokens.emplace_back();
-    if (!space) tokens.back() += character.bytes();
-    inside = !space;
-  }
-  return tokens;
+  const std::vector<std::string_view> tokens = split_white_space(spaced, is_python_space);
+  return {tokens.begin(), tokens.end()};
 }
 
 Bleu corpus_bleu(const Texts& hypotheses, const Texts& references) {
