@@ -187,6 +187,14 @@ bool RecordReader::next(Json& record) {
   return true;
 }
 
+bool RecordReader::next_line(std::string& line) {
+  do {
+    if (!lines_.next(line)) return false;
+  } while (trimmed(line).empty());
+  where_ = lines_.where();
+  return true;
+}
+
 bool RecordReader::read_json(Json& record) {
   const bool is_first = where_.empty();
   if (next_entry_ < list_.size()) {
@@ -194,10 +202,7 @@ bool RecordReader::read_json(Json& record) {
     record = std::move(list_.begin()[next_entry_++]);
   } else {
     std::string line;
-    do {
-      if (!lines_.next(line)) return false;
-    } while (trimmed(line).empty());
-    where_ = lines_.where();
+    if (!next_line(line)) return false;
     record = is_first && has_ending(lines_.path(), ".json") ? read_whole(line) : Json();
     if (record.is_array()) {
       list_ = std::move(record);
@@ -222,10 +227,7 @@ Json RecordReader::read_whole(const std::string& first) {
 bool RecordReader::read_fields(std::vector<std::string>& fields) {
   fields.clear();
   std::string line;
-  do {
-    if (!lines_.next(line)) return false;
-  } while (trimmed(line).empty());
-  where_ = lines_.where();
+  if (!next_line(line)) return false;
   if (form_ == Form::kQuoted) {
     if (const bool is_heading = names_.empty(); is_heading && line.find(',') == line.npos)
       for (const char other : {';', '\t'})
