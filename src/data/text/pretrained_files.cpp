@@ -211,13 +211,9 @@ void add_tokens_of_config(const JsonObject& config, Pipeline& pipeline) {
   }
 }
 
-void set_roles_from_files(PretrainedTokenizer& tokenizer, std::string_view config_text, const std::string& config_path,
-    std::string_view map_text, const std::string& map_path) {
-  const Json config_json = parse_tokenizer_config(config_text, config_path);
-  const Json map_json = parse_tokenizer_config(map_text, map_path);
-  const JsonObject config(config_json, "'" + config_path + "':"), map(map_json, "'" + map_path + "':");
+void set_roles_from_files(PretrainedTokenizer& tokenizer, const JsonObject& config, const JsonObject& map) {
   bool any = false;
-  for (const Role& role : all_roles()) any = any || config_json.contains(role.key) || map_json.contains(role.key);
+  for (const Role& role : all_roles()) any = any || config.find(role.key) || map.find(role.key);
   TokenRoles roles = tokenizer.roles();
   for (const Role& role : all_roles()) {
     std::string piece = read_token(config, role.key);
@@ -232,7 +228,7 @@ void set_roles_from_files(PretrainedTokenizer& tokenizer, std::string_view confi
   tokenizer.set_roles(roles);
   tokenizer.set_chat_template(read_chat_template(config));
   // Files have 10^30 for no limit.
-  if (const Json* found = config_json.find("model_max_length"); found && found->is_number())
+  if (const Json* found = config.find("model_max_length"); found && found->is_number())
     if (const double length = found->get<double>(); length > 0 && length < 1e9)
       tokenizer.set_max_length(static_cast<int64_t>(length));
 }
