@@ -191,12 +191,11 @@ struct Item {
   TextRequest request;
   int64_t index = 0;
   std::vector<int32_t> prompt = {};
-  bool blank = false;  // answered without the model
   // Set by the model's thread.
   std::optional<TextOutcome> written = {};
   std::optional<RowOutcome> row = {};
   std::string refusal = {};  // why it was refused
-  bool done() const { return blank || written || row || !refusal.empty(); }
+  bool done() const { return written || row || !refusal.empty(); }
 };
 
 class Batch {
@@ -267,7 +266,7 @@ class Batch {
     if (model_.rows) return compute_row(std::move(item));
     const bool translates = model_.kind == ModelKind::kTranslation;
     if (translates && trimmed(item.request.prompt).empty() && !item.request.has_tokens) {
-      item.blank = true;
+      item.written.emplace();  // without the model
       keep(std::move(item));
       return;
     }
