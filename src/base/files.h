@@ -202,12 +202,10 @@ void catch_lost_pages();
 // a time further ones are not watched.
 void watch_pages(const std::string& path, const void* mapping, const void* begin, size_t bytes);
 void unwatch_pages(const void* mapping);  // before the mapping is given back
-// Throws a user error that names the file if the mapping has lost a page.
-void check_lost_pages(const void* mapping);
+// Throws a user error that names the file if the mapping has lost a page; null: if any of this process has.
+void check_lost_pages(const void* mapping = nullptr);
 
 uint64_t count_lost_pages();  // counts lost pages in ranges that were intact before
-// Throws a user error that names one of the files if any mapping of this process has lost a page.
-void check_lost_pages();
 
 // Files inside another file: "model.linnet" is read like a folder, so "model.linnet/config.json" names a file inside
 // the packed model (formats/packed_model.h). read_file() and file_exists() look there if a part of the path is no
