@@ -19,11 +19,7 @@ class Reader {
  public:
   Reader(std::span<const std::byte> bytes, const GgufFile& file) : bytes_(bytes), file_(file) {}
 
-  template <class T> T number() {
-    T value;
-    std::memcpy(&value, take(sizeof value).data(), sizeof value);
-    return value;
-  }
+  template <class T> T number() { return number_at<T>(take(sizeof(T)).data()); }
   std::string text() { return std::string(take(number<uint64_t>())); }
   // A count of things of at least `least` bytes each.
   uint64_t count(const char* what, uint64_t least) {

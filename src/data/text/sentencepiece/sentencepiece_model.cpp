@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 #include "base/fail.h"
+#include "base/numbers.h"
 #include "data/text/sentencepiece/sentencepiece_pretrained.h"
 #include "data/text/unicode/utf8.h"
 
@@ -22,9 +23,8 @@ bool is_ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
 }  // namespace
 
 CharsmapTable::CharsmapTable(std::string_view table, const std::string& where) {
-  uint32_t bytes = 0;
-  if (table.size() < sizeof bytes) fail_user(where, " has a damaged table of replacements (too short)");
-  std::memcpy(&bytes, table.data(), sizeof bytes);
+  if (table.size() < sizeof(uint32_t)) fail_user(where, " has a damaged table of replacements (too short)");
+  const auto bytes = number_at<uint32_t>(table.data());
   table.remove_prefix(sizeof bytes);
   if (bytes % sizeof(uint32_t) != 0 || bytes == 0 || bytes >= table.size())
     fail_user(where, " has a damaged table of replacements (its trie's size)");
