@@ -129,8 +129,7 @@ std::unique_ptr<Tokenizer> train_vocabulary(TextUnit unit, int64_t vocab_size, c
   if (counts.empty()) fail_user("the training text has no ", name_of(unit), "s to make a vocabulary of");
 
   std::vector<std::pair<std::string_view, int64_t>> order(counts.begin(), counts.end());
-  std::sort(order.begin(), order.end(),
-      [](const auto& a, const auto& b) { return a.second != b.second ? a.second > b.second : a.first < b.first; });
+  std::ranges::sort(order, {}, [](const auto& entry) { return std::pair(-entry.second, entry.first); });
   const auto room = static_cast<size_t>(std::min<int64_t>(vocab_size, INT32_MAX) - kSpecialTokenCount);
   if (order.size() > room) order.resize(room);
   const auto token_of = [](const auto& entry) { return entry.first; };

@@ -113,8 +113,7 @@ std::string number_after(const std::string& text, const std::string& words) {
     fail_user(wanted, " is too small for the training text; its characters and the special tokens need ", least,
         " (or lower character_coverage)");
   while (!message.empty() && std::isspace(static_cast<unsigned char>(message.back()))) message.pop_back();
-  const size_t line = message.rfind('\n');
-  if (line != message.npos) message.erase(0, line + 1);
+  message.erase(0, message.rfind('\n') + 1);
   fail_user("SentencePiece cannot train a tokenizer: ", message.empty() ? "no reason given" : message);
 }
 
@@ -126,8 +125,7 @@ void check_options(const TokenizerOptions& options, const std::vector<std::strin
         " special tokens and be at most ", kMaxVocabulary);
   if (!(options.character_coverage >= 0.98 && options.character_coverage <= 1))
     fail_user("character_coverage is ", options.character_coverage, "; it must lie in 0.98..1");
-  if (std::all_of(lines.begin(), lines.end(),
-          [](const std::string& line) { return line.find_first_not_of(" \t\r\n") == line.npos; }))
+  if (std::ranges::all_of(lines, [](const std::string& line) { return trimmed(line, " \t\r\n").empty(); }))
     fail_user("the training text has nothing to make a vocabulary of");
 }
 }  // namespace
