@@ -24,12 +24,8 @@ void check_expansion(const std::string& path, uint64_t expanded, uint64_t compre
 constexpr size_t kBufferBytes = 1 << 16;
 
 // The beginning of a file that is no text, and advice.
-struct ForeignFormat {
-  std::string_view start;
-  const char* is;
-};
 using namespace std::string_view_literals;
-constexpr ForeignFormat kForeignFormats[] = {
+constexpr std::pair<std::string_view, const char*> kForeignFormats[] = {
     {"PK\x03\x04"sv, "a zip archive; unpack it first (unzip)"},
     {"\xFD\x37zXZ\0"sv, "compressed with xz; decompress it first (xz -d), or use gzip"},
     {"\x28\xB5\x2F\xFD"sv, "compressed with zstd; decompress it first (zstd -d), or use gzip"},
@@ -129,8 +125,8 @@ bool LineReader::next(std::string& line) {
 void LineReader::check(std::string& line) const {
   const size_t invalid = invalid_utf8_at(line), nul = line.find('\0');
   if (line_number_ == 1 && (invalid != line.npos || nul != line.npos))
-    for (const ForeignFormat& format : kForeignFormats)
-      if (line.starts_with(format.start)) fail_user("'", path_, "' is ", format.is);
+    for (const auto& [start, advice] : kForeignFormats)
+      if (line.starts_with(start)) fail_user("'", path_, "' is ", advice);
   if (invalid != std::string::npos) {
     const bool utf16 = line_number_ == 1 && (line.starts_with("\xFF\xFE") || line.starts_with("\xFE\xFF"));
     fail_user(where(), ": invalid UTF-8 at byte ", invalid + 1, " of the line",
