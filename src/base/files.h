@@ -26,9 +26,10 @@ class Descriptor {
   }
   int get() const { return value_; }
   bool open() const { return value_ >= 0; }
+  int release() { return std::exchange(value_, -1); }  // leaves the file open
   // Returns false if the file system reports a write it had delayed.
   bool close() {
-    const int value = std::exchange(value_, -1);
+    const int value = release();
     return value < 0 || ::close(value) == 0;
   }
 

@@ -1,12 +1,12 @@
 #include "data/examples/text/record_reader.h"
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include "base/fail.h"
+#include "base/files.h"
 #include "base/text.h"
 #include "data/text/unicode/utf8.h"
 
@@ -37,20 +37,16 @@ constexpr std::pair<std::string_view, const char*> kForeignFormats[] = {
 }  // namespace
 
 GzipFile::GzipFile(const std::string& path, const std::string& needed) : path_(path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) fail_user("cannot read '", path, "': ", std::strerror(errno));
+  Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!descriptor.open()) fail_user("cannot read '", path, "': ", std::strerror(errno));
   struct stat status {};
-  if (::fstat(descriptor, &status) == 0 && S_ISDIR(status.st_mode)) {
-    ::close(descriptor);
+  if (::fstat(descriptor.get(), &status) == 0 && S_ISDIR(status.st_mode))
     fail_user("cannot read '", path, "': it is a directory", needed);
-  }
   file_bytes_ = static_cast<uint64_t>(status.st_size);
   // zlib passes a file without the gzip magic through unchanged.
-  file_ = ::gzdopen(descriptor, "rb");
-  if (file_ == nullptr) {
-    ::close(descriptor);
-    fail_system("out of memory while opening '" + path + "'");
-  }
+  file_ = ::gzdopen(descriptor.get(), "rb");
+  if (file_ == nullptr) fail_system("out of memory while opening '" + path + "'");
+  descriptor.release();  // zlib closes it
   ::gzbuffer(file_, 1 << 16);
 }
 
