@@ -73,12 +73,9 @@ bool lock_patiently(int descriptor) {
 // "org/name", in the characters that the Hub allows
 bool is_hub_name(std::string_view path) {
   const size_t slash = path.find('/');
-  const auto is_allowed = [](char c) {
-    return (lower_ascii(c) >= 'a' && lower_ascii(c) <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
-           c == '.';
-  };
-  const auto is_part = [&](std::string_view part) {
-    return !part.empty() && part[0] != '.' && std::ranges::all_of(part, is_allowed);
+  const auto is_part = [](std::string_view part) {
+    constexpr const char* kAllowed = "abcdefghijklmnopqrstuvwxyz0123456789-_.";
+    return !part.empty() && part[0] != '.' && lower_ascii(part).find_first_not_of(kAllowed) == std::string::npos;
   };
   return slash != path.npos && is_part(path.substr(0, slash)) && is_part(path.substr(slash + 1));
 }

@@ -26,9 +26,10 @@ class Descriptor {
   }
   int get() const { return value_; }
   bool open() const { return value_ >= 0; }
+  int release() { return std::exchange(value_, -1); }  // leaves the file open
   // Returns false if the file system reports a write it had delayed.
   bool close() {
-    const int value = std::exchange(value_, -1);
+    const int value = release();
     return value < 0 || ::close(value) == 0;
   }
 
@@ -202,12 +203,10 @@ void catch_lost_pages();
 // a time further ones are not watched.
 void watch_pages(const std::string& path, const void* mapping, const void* begin, size_t bytes);
 void unwatch_pages(const void* mapping);  // before the mapping is given back
-// Throws a user error that names the file if the mapping has lost a page.
-void check_lost_pages(const void* mapping);
+// Throws a user error that names the file if the mapping has lost a page; null: if any of this process has.
+void check_lost_pages(const void* mapping = nullptr);
 
 uint64_t count_lost_pages();  // counts lost pages in ranges that were intact before
-// Throws a user error that names one of the files if any mapping of this process has lost a page.
-void check_lost_pages();
 
 // Files inside another file: "model.linnet" is read like a folder, so "model.linnet/config.json" names a file inside
 // the packed model (formats/packed_model.h). read_file() and file_exists() look there if a part of the path is no

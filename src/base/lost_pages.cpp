@@ -59,10 +59,6 @@ void replace_page(int, siginfo_t* info, void*) {
   if (is_watched && ::mmap(page, page_size, PROT_READ | PROT_WRITE, kFlags, -1, 0) != MAP_FAILED) return;
   ::signal(SIGBUS, SIG_DFL);  // the access is repeated, and ends the process
 }
-
-[[noreturn]] void fail_lost(const std::string& path) {
-  fail_user("'", path, "' was cut short, or could not be read, while it was in use");
-}
 }  // namespace
 
 void catch_lost_pages() {
@@ -102,22 +98,13 @@ void unwatch_pages(const void* mapping) {
 
 void check_lost_pages(const void* mapping) {
   if (lost_count == 0) return;
-  bool lost = false;
-  visit_ranges(mapping, [&](const Range& range) { lost = lost || range.lost; });
-  if (!lost) return;
   const std::lock_guard lock(mutex);
-  fail_lost(paths().of[mapping]);
+  std::string path = mapping ? "" : paths().lost;
+  visit_ranges(mapping, [&](const Range& range) {
+    if (range.lost) path = paths().of[reinterpret_cast<const void*>(range.mapping.load())];
+  });
+  if (!path.empty()) fail_user("'", path, "' was cut short, or could not be read, while it was in use");
 }
 
 uint64_t count_lost_pages() { return lost_count; }
-
-void check_lost_pages() {
-  if (lost_count == 0) return;
-  const std::lock_guard lock(mutex);
-  std::string path = paths().lost;
-  visit_ranges(nullptr, [&](const Range& range) {
-    if (range.lost) path = paths().of[reinterpret_cast<const void*>(range.mapping.load())];
-  });
-  fail_lost(path);
-}
 }  // namespace linnet

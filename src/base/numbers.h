@@ -4,6 +4,7 @@
 #include <bit>
 #include <charconv>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <optional>
 #include <string>
@@ -20,6 +21,13 @@ template <class A, class B> constexpr std::common_type_t<A, B> ceil_div(A a, B b
 // The least multiple of `unit` that is at least `value`.
 template <class A, class B> constexpr std::common_type_t<A, B> round_up(A value, B unit) {
   return ceil_div(value, unit) * unit;
+}
+
+// The number whose bytes are at `from`, which may be unaligned.
+template <class T> T number_at(const void* from) {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
 }
 
 inline float half_to_float(uint16_t half) {  // IEEE binary16

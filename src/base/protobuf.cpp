@@ -1,16 +1,10 @@
 #include "base/protobuf.h"
-#include <cstring>
 #include "base/error.h"
+#include "base/numbers.h"
 
 namespace linnet {
 namespace {
 enum Wire { kVarint = 0, kFixed64 = 1, kLength = 2, kFixed32 = 5 };
-
-template <class T> T fixed(std::string_view data) {
-  T value;
-  std::memcpy(&value, data.data(), sizeof value);
-  return value;
-}
 }  // namespace
 
 bool ProtoReader::next() {
@@ -33,16 +27,16 @@ bool ProtoReader::next() {
 
 float ProtoReader::real() const {
   expect(kFixed32);
-  return fixed<float>(data_);
+  return number_at<float>(data_.data());
 }
 
 template <class T> void ProtoReader::each_fixed(int wire, const std::function<void(T)>& add) const {
   if (wire_ != kLength) {
     expect(wire);
-    return add(fixed<T>(data_));
+    return add(number_at<T>(data_.data()));
   }
   if (data_.size() % sizeof(T) != 0) fail("a list of numbers that ends within one");
-  for (size_t at = 0; at < data_.size(); at += sizeof(T)) add(fixed<T>(data_.substr(at)));
+  for (size_t at = 0; at < data_.size(); at += sizeof(T)) add(number_at<T>(data_.data() + at));
 }
 
 void ProtoReader::each_integer(const std::function<void(int64_t)>& add) const {

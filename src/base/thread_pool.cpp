@@ -200,18 +200,6 @@ std::thread start_thread(std::function<void()> work) {
   }
 }
 
-OrderedWorker::OrderedWorker(std::string name, std::function<void(size_t task)> work)
-    : name_(std::move(name)), work_(std::move(work)), thread_(start_thread([this] { run(); })) {}
-
-OrderedWorker::~OrderedWorker() {
-  {
-    const std::lock_guard lock(mutex_);
-    stops_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
-}
-
 void OrderedWorker::allow(size_t count) {
   {
     const std::lock_guard lock(mutex_);
@@ -232,12 +220,12 @@ void OrderedWorker::finish() {
   if (problem_) std::rethrow_exception(std::exchange(problem_, nullptr));
 }
 
-void OrderedWorker::run() {
+void OrderedWorker::run(const std::stop_token& stop) {
   Timeline::name_thread(name_);
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return stops_ || (done_ < allowed_ && !problem_); });
-    if (stops_) return;
+    changed_.wait(lock, stop, [&] { return done_ < allowed_ && !problem_; });
+    if (stop.stop_requested()) return;
     const size_t task = done_;
     lock.unlock();
     std::exception_ptr problem;

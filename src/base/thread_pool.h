@@ -77,33 +77,6 @@ int available_threads();
 // system error of one line that names the limits.
 std::thread start_thread(std::function<void()> work);
 
-// A thread that runs numbered tasks in order, each as soon as it is allowed.
-class OrderedWorker {
- public:
-  // `name`: of the thread in profiles.
-  OrderedWorker(std::string name, std::function<void(size_t task)> work);
-  ~OrderedWorker();  // waits for a task that has begun; the others are not begun
-
-  // Allows tasks 0 to count - 1. The count only grows until finish().
-  void allow(size_t count);
-  // Waits for tasks 0 to count - 1, which must be allowed. Leaves a task's exception for finish().
-  void wait(size_t count);
-  // Waits for all allowed tasks and starts again at 0. Rethrows the first exception of a task; no task begins after it.
-  void finish();
-
- private:
-  void run();
-
-  const std::string name_;
-  const std::function<void(size_t)> work_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  size_t allowed_ = 0, done_ = 0;
-  bool stops_ = false;
-  std::exception_ptr problem_;
-  std::thread thread_;
-};
-
 // Threads that work until they are told to stop.
 // Must be the last member of the data that the threads use: its destructor stops and joins them.
 class StoppingThreads {
@@ -123,5 +96,32 @@ class StoppingThreads {
 
   std::stop_source stop_;
   std::vector<std::thread> threads_;
+};
+
+// A thread that runs numbered tasks in order, each as soon as it is allowed.
+class OrderedWorker {
+ public:
+  // `name`: of the thread in profiles.
+  // The destructor waits for a task that has begun; the others are not begun.
+  OrderedWorker(std::string name, std::function<void(size_t task)> work)
+      : name_(std::move(name)), work_(std::move(work)) {}
+
+  // Allows tasks 0 to count - 1. The count only grows until finish().
+  void allow(size_t count);
+  // Waits for tasks 0 to count - 1, which must be allowed. Leaves a task's exception for finish().
+  void wait(size_t count);
+  // Waits for all allowed tasks and starts again at 0. Rethrows the first exception of a task; no task begins after it.
+  void finish();
+
+ private:
+  void run(const std::stop_token& stop);
+
+  const std::string name_;
+  const std::function<void(size_t)> work_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  size_t allowed_ = 0, done_ = 0;
+  std::exception_ptr problem_;
+  StoppingThreads thread_{1, [this](const std::stop_token& stop) { run(stop); }};
 };
 }  // namespace linnet

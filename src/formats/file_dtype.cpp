@@ -51,11 +51,7 @@ template <class To> struct Cast {
 // `data` may be unaligned.
 template <class From, class To, class Convert = Cast<To>>
 void read_each(const std::byte* data, int64_t count, To* out, Convert convert = {}) {
-  for (int64_t i = 0; i < count; ++i) {
-    From value;
-    std::memcpy(&value, data + static_cast<size_t>(i) * sizeof value, sizeof value);
-    out[i] = convert(value);
-  }
+  for (int64_t i = 0; i < count; ++i) out[i] = convert(number_at<From>(data + static_cast<size_t>(i) * sizeof(From)));
 }
 
 template <class To, class Convert = Cast<To>>

@@ -19,11 +19,7 @@ class Reader {
  public:
   Reader(std::span<const std::byte> bytes, const GgufFile& file) : bytes_(bytes), file_(file) {}
 
-  template <class T> T number() {
-    T value;
-    std::memcpy(&value, take(sizeof value).data(), sizeof value);
-    return value;
-  }
+  template <class T> T number() { return number_at<T>(take(sizeof(T)).data()); }
   std::string text() { return std::string(take(number<uint64_t>())); }
   // A count of things of at least `least` bytes each.
   uint64_t count(const char* what, uint64_t least) {
@@ -137,11 +133,7 @@ void GgufFile::parse(std::span<const std::byte> bytes) {
     const auto type = reader.number<uint32_t>();
     if (!keys_.emplace(name, reader.value(type)).second) fail("the key ", quoted_name(name), " is in it twice");
   }
-  struct Located {
-    const GgufBlocks* blocks;
-    uint64_t offset;
-  };
-  std::vector<Located> located;
+  std::vector<uint64_t> offsets;  // of the tensors
   for (uint64_t i = 0; i < tensors; ++i) {
     TensorEntry entry{reader.text(), {}, nullptr, FileDType::kF32};
     const std::string who = "tensor " + quoted_name(entry.name);
@@ -163,7 +155,7 @@ void GgufFile::parse(std::span<const std::byte> bytes) {
           blocks->elements);
     entry.form_bytes = static_cast<size_t>(entry.type.shape.elements() / blocks->elements) * blocks->bytes;
     if (blocks->format) entry.form = blocks->name;
-    located.push_back({blocks, reader.number<uint64_t>()});
+    offsets.push_back(reader.number<uint64_t>());
     entries_.push_back(std::move(entry));
   }
   uint64_t alignment = 32;
@@ -175,7 +167,7 @@ void GgufFile::parse(std::span<const std::byte> bytes) {
   const uint64_t data_bytes = begin < bytes.size() ? bytes.size() - begin : 0;
   for (size_t i = 0; i < entries_.size(); ++i) {
     TensorEntry& entry = entries_[i];
-    const uint64_t offset = located[i].offset, size = entry.form_bytes;
+    const uint64_t offset = offsets[i], size = entry.form_bytes;
     if (offset > data_bytes || size > data_bytes - offset)
       fail("tensor ", quoted_name(entry.name), " ends behind the end of the file: it is cut short");
     entry.data = bytes.data() + (size > 0 ? begin + offset : 0);

@@ -3,6 +3,7 @@
 #include <unordered_map>
 #include "base/fail.h"
 #include "base/functions.h"
+#include "base/numbers.h"
 #include "formats/tensor_file.h"
 
 namespace linnet {
@@ -258,11 +259,7 @@ class Machine {
 class Bytes {
  public:
   Bytes(std::string_view bytes, const FailFile& fail) : bytes_(bytes), fail_(fail) {}
-  template <class T> uint64_t number(uint64_t offset) const {
-    T value;
-    std::memcpy(&value, part(offset, sizeof value).data(), sizeof value);
-    return value;
-  }
+  template <class T> uint64_t number(uint64_t offset) const { return number_at<T>(part(offset, sizeof(T)).data()); }
   std::string_view part(uint64_t offset, uint64_t size) const {
     if (offset > bytes_.size() || size > bytes_.size() - offset) fail_("it is cut short");
     return bytes_.substr(offset, size);

@@ -140,9 +140,8 @@ SafetensorsFile::SafetensorsFile(std::span<const std::byte> bytes, const std::st
 void SafetensorsFile::parse(std::span<const std::byte> bytes, SafetensorsTypes types) {
   const HeaderReader reader(path_, types);
   check_is_there(bytes);
-  uint64_t header_bytes = 0;
-  if (bytes.size() < sizeof header_bytes) reader.fail("it has only ", bytes.size(), " bytes");
-  std::memcpy(&header_bytes, bytes.data(), sizeof header_bytes);  // little endian, as every machine Linnet runs on
+  if (bytes.size() < sizeof(uint64_t)) reader.fail("it has only ", bytes.size(), " bytes");
+  const auto header_bytes = number_at<uint64_t>(bytes.data());  // little endian, as every machine Linnet runs on
   const std::span<const std::byte> rest = bytes.subspan(sizeof header_bytes);
   if (header_bytes > kMaxHeader || header_bytes > rest.size())
     reader.fail("its header would have ", header_bytes, " bytes, the file has ", bytes.size());

@@ -14,6 +14,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include "base/numbers.h"
 #include "formats/tensor_file.h"
 
 namespace linnet {
@@ -36,16 +37,17 @@ class DataChecksum {
     for (size_t at = 0; at < whole; at += kUnit) {
       // Processors do not read ahead across pages of a file, which lie apart in memory.
       __builtin_prefetch(bytes + at + kAhead);
-      a = mix_checksum(a, word(bytes + at));
-      b = mix_checksum(b, word(bytes + at + 8));
-      c = mix_checksum(c, word(bytes + at + 16));
-      d = mix_checksum(d, word(bytes + at + 24));
+      a = mix_checksum(a, number_at<uint64_t>(bytes + at));
+      b = mix_checksum(b, number_at<uint64_t>(bytes + at + 8));
+      c = mix_checksum(c, number_at<uint64_t>(bytes + at + 16));
+      d = mix_checksum(d, number_at<uint64_t>(bytes + at + 24));
     }
     lanes_[0] = a, lanes_[1] = b, lanes_[2] = c, lanes_[3] = d;
     if (whole < size) {
       char rest[kUnit] = {};
       std::memcpy(rest, bytes + whole, size - whole);
-      for (size_t lane = 0; lane < 4; ++lane) lanes_[lane] = mix_checksum(lanes_[lane], word(rest + 8 * lane));
+      for (size_t lane = 0; lane < 4; ++lane)
+        lanes_[lane] = mix_checksum(lanes_[lane], number_at<uint64_t>(rest + 8 * lane));
     }
     size_ += size;
   }
@@ -58,12 +60,6 @@ class DataChecksum {
 
  private:
   static constexpr size_t kAhead = 2048;  // bytes
-
-  static uint64_t word(const char* bytes) {
-    uint64_t word;
-    std::memcpy(&word, bytes, sizeof word);
-    return word;
-  }
 
   uint64_t state_, lanes_[4];
   size_t size_ = 0;

@@ -14,7 +14,7 @@ constexpr size_t kMostCells = 512;  // merging takes time in the square of this
 
 // Pairs that are padded to one shape.
 struct Cell {
-  int64_t source, target, pairs;
+  int64_t source = 0, target = 0, pairs = 0;
   bool operator==(const Cell&) const = default;
 };
 
@@ -57,9 +57,8 @@ class Chooser {
   std::vector<Cell> cells(int64_t multiple) const {
     std::map<std::pair<int64_t, int64_t>, Cell> groups;
     for (const Cell& cell : fine_) {
-      const auto [at, added] =
-          groups.try_emplace({ceil_div(cell.source, multiple), ceil_div(cell.target, multiple)}, cell);
-      if (!added) at->second = joined(at->second, cell);
+      Cell& group = groups[{ceil_div(cell.source, multiple), ceil_div(cell.target, multiple)}];
+      group = joined(group, cell);
     }
     return mapped(groups, [](const auto& group) { return group.second; });
   }
@@ -112,7 +111,7 @@ class Chooser {
   std::vector<Cell> fit(std::vector<Cell> shapes) const {
     for (bool changed = true; changed;) {
       std::ranges::sort(shapes, {}, [](const Cell& cell) { return std::pair(cell.source + cell.target, cell.source); });
-      std::vector<Cell> tight(shapes.size(), Cell{0, 0, 0});
+      std::vector<Cell> tight(shapes.size());
       for (const Cell& cell : fine_) {
         size_t i = 0;
         while (shapes[i].source < cell.source || shapes[i].target < cell.target) ++i;

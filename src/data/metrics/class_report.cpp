@@ -87,13 +87,8 @@ ClassReport::Scores ClassReport::mean(bool weighted) const {
 const std::string* ClassReport::only_answer() const {
   size_t answers = 0, labels = 0, last = 0;
   for (size_t i = 0; i < names.size() && !confusion.empty(); ++i) {
-    int64_t answered = 0, labelled = 0;
-    for (size_t other = 0; other < names.size(); ++other) {
-      answered += confusion[other * names.size() + i];
-      labelled += confusion[i * names.size() + other];
-    }
-    answers += answered > 0, labels += labelled > 0;
-    if (answered > 0) last = i;
+    answers += counts[i].predicted > 0, labels += counts[i].there > 0;
+    if (counts[i].predicted > 0) last = i;
   }
   return answers == 1 && labels > 1 ? &names[last] : nullptr;
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <unordered_map>
 #include "base/fail.h"
+#include "base/functions.h"
 #include "base/text.h"
 #include "data/text/unicode/utf8.h"
 
@@ -22,11 +23,10 @@ void check_sizes(const char* score, const Texts& hypotheses, const Texts& refere
     fail_internal(score, " of ", hypotheses.size(), " hypotheses against ", references.size(), " references");
 }
 
-template <class IsSpace> std::pair<size_t, size_t> range_without_space(std::string_view text, const IsSpace& is_space) {
-  size_t begin = text.size(), end = 0;
-  for (const Utf8Character& character : utf8_characters(text))
-    if (!is_space(character.code_point())) begin = std::min(begin, character.begin), end = character.end;
-  return {std::min(begin, end), end};
+// `text` without white space at either end.
+std::string_view without_space(std::string_view text, bool (*is_space)(char32_t)) {
+  const std::vector<std::string_view> words = split_white_space(text, is_space);
+  return words.empty() ? std::string_view() : std::string_view(words.front().begin(), words.back().end());
 }
 
 // The tokens or characters of a line, and their n-grams as views of it.
@@ -56,8 +56,7 @@ class Units {
 int64_t matches(const Units& here, const Units& there, size_t n) {
   const auto counts = there.count(n);
   int64_t sum = 0;
-  for (const auto& [ngram, count] : here.count(n))
-    if (const auto found = counts.find(ngram); found != counts.end()) sum += std::min(count, found->second);
+  for (const auto& [ngram, count] : here.count(n)) sum += std::min(count, find_or(counts, ngram, 0));
   return sum;
 }
 
@@ -121,11 +120,6 @@ Units characters_of(const std::string& line) {
   return units;
 }
 
-std::string_view without_space(std::string_view text) {
-  const auto [begin, end] = range_without_space(text, is_white_space);
-  return text.substr(begin, end - begin);
-}
-
 constexpr std::array<std::u32string_view, 3> kArticles{U"a", U"an", U"the"};
 
 // As re.sub(r"\b(a|an|the)\b", " ", text).
@@ -163,7 +157,7 @@ double word_f1(std::string_view found, std::string_view wanted, bool may_lack) {
 }  // namespace
 
 std::vector<std::string> tokenize_13a(std::string_view line) {
-  std::string text(line.substr(0, range_without_space(line, is_python_space).second));
+  std::string text(without_space(line, is_python_space));
   constexpr std::string_view kReplacements[][2] = {
       {"<skipped>", ""}, {"-\n", ""}, {"\n", " "}, {"&quot;", "\""}, {"&amp;", "&"}, {"&lt;", "<"}, {"&gt;", ">"}};
   for (const auto& [from, to] : kReplacements) replace_all(text, from, to);
@@ -181,15 +175,8 @@ std::vector<std::string> tokenize_13a(std::string_view line) {
       spaced, [](char a, char b) { return is_period_or_comma(a) && !is_digit(b); }, " ", " ", "");
   spaced = rewrite_pairs(
       spaced, [](char a, char b) { return is_digit(a) && b == '-'; }, "", " ", " ");
-  std::vector<std::string> tokens;
-  bool inside = false;
-  for (const Utf8Character& character : utf8_characters(spaced)) {
-    const bool space = is_python_space(character.code_point());
-    if (!space && !inside) tokens.emplace_back();
-    if (!space) tokens.back() += character.bytes();
-    inside = !space;
-  }
-  return tokens;
+  const std::vector<std::string_view> tokens = split_white_space(spaced, is_python_space);
+  return {tokens.begin(), tokens.end()};
 }
 
 Bleu corpus_bleu(const Texts& hypotheses, const Texts& references) {
@@ -230,7 +217,7 @@ double corpus_chrf(const Texts& hypotheses, const Texts& references) {
 }
 
 bool is_exact_match(std::string_view hypothesis, std::string_view reference) {
-  return without_space(hypothesis) == without_space(reference);
+  return without_space(hypothesis, is_white_space) == without_space(reference, is_white_space);
 }
 
 double exact_match(const Texts& hypotheses, const Texts& references) {

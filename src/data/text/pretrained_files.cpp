@@ -11,38 +11,39 @@ namespace {
 constexpr const char* kQwen2Expression =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-// Calls use(line, number) with each line, which may end in \r\n; the last one needs no end.
-template <class Use> void for_each_line(std::string_view text, const Use& use) {
-  text = without_mark(text);
-  for (size_t number = 1; !text.empty(); ++number) {
-    const size_t end = text.find('\n');
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+// Lines may end in \r\n; the last one needs no end.
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines = split(without_mark(text), '\n');
+  if (lines.back().empty()) lines.pop_back();
+  for (std::string_view& line : lines)
     if (line.ends_with('\r')) line.remove_suffix(1);
-    use(line, number);
-  }
+  return lines;
 }
 
 // A first line "#version: 0.2", then "a b" on each line.
 Json read_merge_lines(std::string_view text, const std::string& path) {
   Json merges = Json::array();
-  for_each_line(text, [&](std::string_view line, size_t number) {
-    if (line.empty() || (number == 1 && line.starts_with("#version"))) return;
+  const std::vector<std::string_view> lines = lines_of(text);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const std::string_view line = lines[i];
+    if (line.empty() || (i == 0 && line.starts_with("#version"))) continue;
     const size_t space = line.find(' ');
     if (space == 0 || space == std::string_view::npos || space + 1 == line.size() ||
         line.find(' ', space + 1) != std::string_view::npos || invalid_utf8_at(line) != std::string_view::npos)
-      fail_user("'", path, "' line ", number, ": not two pieces and a space");
+      fail_user("'", path, "' line ", i + 1, ": not two pieces and a space");
     merges.push_back(line);
-  });
+  }
   return merges;
 }
 
 Json read_piece_lines(std::string_view text, const std::string& path) {
   Json vocabulary = Json::object();
-  for_each_line(text, [&](std::string_view line, size_t number) {
-    if (invalid_utf8_at(line) != std::string_view::npos) fail_user("'", path, "' line ", number, ": not valid UTF-8");
-    vocabulary[line] = number - 1;  // of two equal lines the last one counts, as in tokenizers
-  });
+  const std::vector<std::string_view> lines = lines_of(text);
+  for (size_t id = 0; id < lines.size(); ++id) {
+    if (invalid_utf8_at(lines[id]) != std::string_view::npos)
+      fail_user("'", path, "' line ", id + 1, ": not valid UTF-8");
+    vocabulary[lines[id]] = id;  // of two equal lines the last one counts, as in tokenizers
+  }
   return vocabulary;
 }
 
@@ -210,13 +211,9 @@ void add_tokens_of_config(const JsonObject& config, Pipeline& pipeline) {
   }
 }
 
-void set_roles_from_files(PretrainedTokenizer& tokenizer, std::string_view config_text, const std::string& config_path,
-    std::string_view map_text, const std::string& map_path) {
-  const Json config_json = parse_tokenizer_config(config_text, config_path);
-  const Json map_json = parse_tokenizer_config(map_text, map_path);
-  const JsonObject config(config_json, "'" + config_path + "':"), map(map_json, "'" + map_path + "':");
+void set_roles_from_files(PretrainedTokenizer& tokenizer, const JsonObject& config, const JsonObject& map) {
   bool any = false;
-  for (const Role& role : all_roles()) any = any || config_json.contains(role.key) || map_json.contains(role.key);
+  for (const Role& role : all_roles()) any = any || config.find(role.key) || map.find(role.key);
   TokenRoles roles = tokenizer.roles();
   for (const Role& role : all_roles()) {
     std::string piece = read_token(config, role.key);
@@ -231,7 +228,7 @@ void set_roles_from_files(PretrainedTokenizer& tokenizer, std::string_view confi
   tokenizer.set_roles(roles);
   tokenizer.set_chat_template(read_chat_template(config));
   // Files have 10^30 for no limit.
-  if (const Json* found = config_json.find("model_max_length"); found && found->is_number())
+  if (const Json* found = config.find("model_max_length"); found && found->is_number())
     if (const double length = found->get<double>(); length > 0 && length < 1e9)
       tokenizer.set_max_length(static_cast<int64_t>(length));
 }

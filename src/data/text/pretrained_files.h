@@ -40,8 +40,7 @@ Json parse_tokenizer_config(std::string_view text, const std::string& path);
 
 // Sets roles, maximum length and chat template from tokenizer_config.json (`config`) and special_tokens_map.json
 // (`map`), both may be empty, else from the usual spellings.
-void set_roles_from_files(PretrainedTokenizer& tokenizer, std::string_view config, const std::string& config_path,
-    std::string_view map, const std::string& map_path);
+void set_roles_from_files(PretrainedTokenizer& tokenizer, const JsonObject& config, const JsonObject& map);
 
 // tokenizer_config.json: the original (may be empty) with the tokenizer's roles.
 std::string format_tokenizer_config(const PretrainedTokenizer& tokenizer, std::string_view read_before);

@@ -17,10 +17,13 @@ struct Settings {
 
   const std::string folder, config_path = folder + "/tokenizer_config.json",
                             map_path = folder + "/special_tokens_map.json";
-  const std::string config_text = read_tokenizer_config(folder), map_text = read_if_there(map_path);
-  const Json json = parse_tokenizer_config(config_text, config_path);
-  const JsonObject config{json, "'" + config_path + "':"};
+  const std::string config_text = read_tokenizer_config(folder);
+  const Json json = parse_tokenizer_config(config_text, config_path),
+             map_json = parse_tokenizer_config(read_if_there(map_path), map_path);
+  const JsonObject config{json, "'" + config_path + "':"}, map{map_json, "'" + map_path + "':"};
   std::string kind() const { return tokenizer_kind(config, folder); }
+  // ByT5's tokens are bytes: its folder has settings and no vocabulary.
+  bool has_bytes() const { return kind().starts_with("ByT5"); }
 };
 
 bool has_piece(const SentencePieceModelFile& file, size_t id, std::string_view text) {
@@ -52,7 +55,7 @@ std::string with_languages(
 // A SentencePiece model with `folder`'s other files: Marian's (source.spm or target.spm and vocab.json), M2M100's (with
 // vocab.json), or one of an unknown class.
 std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string& path, const Settings& settings) {
-  const JsonObject& config = settings.config;
+  const JsonObject &config = settings.config, &map = settings.map;
   const std::string &folder = settings.folder, kind = settings.kind();
   SentencePieceOptions options;
   const std::string type = config.text("tokenizer_class", "");
@@ -60,10 +63,8 @@ std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string&
   std::string bytes = read_file(path);
   SentencePieceModelFile file = read_sentencepiece_model(bytes, path);
   const bool marian = path.ends_with(".spm");
-  const Json map_json = parse_tokenizer_config(settings.map_text, settings.map_path);
-  const JsonObject special(map_json, "'" + settings.map_path + "':");
   constexpr const char* kMore = "additional_special_tokens";
-  std::vector<std::string> languages = special.has(kMore)  ? special.texts(kMore)
+  std::vector<std::string> languages = map.has(kMore)      ? map.texts(kMore)
                                        : config.has(kMore) ? config.texts(kMore)
                                                            : std::vector<std::string>();
   // T5's special tokens: pad, end, unknown, and no begin.
@@ -102,7 +103,6 @@ std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string&
   if (type.empty() && !kind.empty()) kept["tokenizer_class"] = kind + "Tokenizer";
   if (!languages.empty()) kept[kMore] = languages;
   options.config_json = kept.dump();
-  const std::string config_text = options.config_json;
   auto tokenizer =
       std::make_unique<SentencePiecePretrained>(std::move(file), std::move(bytes), path, std::move(options));
   // Marian's target side keeps the roles of the shared vocabulary.
@@ -111,7 +111,7 @@ std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string&
     roles.pad = tokenizer->id_of("<pad>");
     tokenizer->set_roles(roles);
   }
-  set_roles_from_files(*tokenizer, config_text, settings.config_path, settings.map_text, settings.map_path);
+  set_roles_from_files(*tokenizer, JsonObject(kept, config.where()), map);
   return tokenizer;
 }
 
@@ -127,12 +127,11 @@ std::string first_of(const std::string& folder, std::initializer_list<const char
 
 std::unique_ptr<PretrainedTokenizer> finish(Pipeline pipeline, const Settings& settings) {
   if (pipeline.config_json.empty()) pipeline.config_json = settings.config_text;
-  const std::string config = pipeline.config_json;
+  const Json json = parse_tokenizer_config(pipeline.config_json, settings.config_path);
+  const JsonObject config(json, settings.config.where());
   auto tokenizer = std::make_unique<PipelineTokenizer>(std::move(pipeline));
-  set_roles_from_files(*tokenizer, config, settings.config_path, settings.map_text, settings.map_path);
-  const Json json = parse_tokenizer_config(config, settings.config_path);
-  const JsonObject flags(json, settings.config.where());
-  tokenizer->add_to_template(flags.flag("add_bos_token", false), flags.flag("add_eos_token", false));
+  set_roles_from_files(*tokenizer, config, settings.map);
+  tokenizer->add_to_template(config.flag("add_bos_token", false), config.flag("add_eos_token", false));
   return tokenizer;
 }
 
@@ -150,33 +149,26 @@ std::unique_ptr<PretrainedTokenizer> read_sentencepiece(const std::string& file,
     return read_sentencepiece_files(file, settings);
   Json config = settings.json;
   if (!config.contains("tokenizer_class")) config["tokenizer_class"] = kind + "Tokenizer";
-  const Json map = parse_tokenizer_config(settings.map_text, settings.map_path);
-  const JsonObject special(map, "'" + settings.map_path + "':");
-  return finish_with_config(read_sentencepiece_pipeline(read_file(file), file, kind, config, special), settings);
-}
-
-// ByT5's tokens are bytes: its folder has settings and no vocabulary.
-bool is_byt5(const std::string& folder) {
-  if (!file_exists(folder + "/tokenizer_config.json") && !file_exists(folder + "/config.json")) return false;
-  return Settings(folder).kind().starts_with("ByT5");
+  return finish_with_config(read_sentencepiece_pipeline(read_file(file), file, kind, config, settings.map), settings);
 }
 
 // A packed model's tables beside the files of the folder, or null.
-std::unique_ptr<PretrainedTokenizer> read_packed_tables(const std::string& folder) {
-  const std::string path = folder + "/" + kTokenizerTables;
+std::unique_ptr<PretrainedTokenizer> read_packed_tables(const Settings& settings) {
+  const std::string path = settings.folder + "/" + kTokenizerTables;
   const PackedPath packed = split_packed_path(path);
   if (packed.packed.empty() || !file_exists(path)) return nullptr;
-  return finish(read_tokenizer_tables(open_packed(packed.packed)->files.at(packed.inside), path), Settings(folder));
+  return finish(read_tokenizer_tables(open_packed(packed.packed)->files.at(packed.inside), path), settings);
 }
 }  // namespace
 
 std::unique_ptr<PretrainedTokenizer> load_pretrained_tokenizer(const std::string& path) {
   const bool is_folder = linnet::is_folder(path);
-  if (is_folder)
-    if (auto tokenizer = read_packed_tables(path)) return tokenizer;
   if (!is_folder && !file_exists(path)) fail_user("there is no tokenizer '", path, "'");
   const std::string parent = std::filesystem::path(path).parent_path().string();
   const std::string folder = is_folder ? path : parent.empty() ? "." : parent;
+  const Settings settings(folder);
+  if (is_folder)
+    if (auto tokenizer = read_packed_tables(settings)) return tokenizer;
   const auto chosen = [&](std::initializer_list<const char*> names) -> std::string {
     if (is_folder) return first_of(folder, names);
     const std::string name = std::filesystem::path(path).filename().string();
@@ -185,37 +177,31 @@ std::unique_ptr<PretrainedTokenizer> load_pretrained_tokenizer(const std::string
     return "";
   };
   if (!is_folder && path.ends_with(".json") && chosen({"vocab.json", "encoder.json"}).empty())
-    return finish(read_tokenizer_json(read_file(path), path), Settings(folder));
+    return finish(read_tokenizer_json(read_file(path), path), settings);
   if (const std::string file = chosen({"tokenizer.json"}); !file.empty()) {
     Pipeline pipeline = read_tokenizer_json(read_file(file), file);
     if (const std::string model = first_of(folder, kSentencePieceModels); !model.empty())
       pipeline.made_of[std::filesystem::path(model).filename().string()] = read_file(model);
-    return finish(std::move(pipeline), Settings(folder));
+    return finish(std::move(pipeline), settings);
   }
   // Marian's folders have a vocab.json, too.
   const bool is_model = path.ends_with(".model") || path.ends_with(".spm");
   std::string model = is_folder ? first_of(folder, kSentencePieceModels) : is_model ? path : "";
   if (is_folder && model.empty()) model = first_of(folder, {"source.spm"});
-  if (!model.empty()) return read_sentencepiece(model, Settings(folder));
+  if (!model.empty()) return read_sentencepiece(model, settings);
   if (!chosen({"vocab.json", "encoder.json", "merges.txt", "vocab.bpe"}).empty()) {
     const std::string vocabulary = first_of(folder, {"vocab.json", "encoder.json"});
     const std::string merges = first_of(folder, {"merges.txt", "vocab.bpe"});
     if (vocabulary.empty()) fail_user("'", folder, "' has no vocab.json or encoder.json beside the merges");
     if (merges.empty()) fail_user("'", folder, "' has no merges.txt or vocab.bpe beside the vocabulary");
-    const Settings settings(folder);
     return finish_with_config(
         read_gpt2_files(read_file(vocabulary), vocabulary, read_file(merges), merges, settings.kind(), settings.config),
         settings);
   }
   const bool is_text = !is_folder && path.ends_with(".txt");
-  if (const std::string file = is_text ? path : is_folder ? first_of(folder, {"vocab.txt"}) : ""; !file.empty()) {
-    const Settings settings(folder);
+  if (const std::string file = is_text ? path : is_folder ? first_of(folder, {"vocab.txt"}) : ""; !file.empty())
     return finish_with_config(read_bert_vocabulary(read_file(file), file, settings.kind(), settings.config), settings);
-  }
-  if (is_folder && is_byt5(folder)) {
-    const Settings settings(folder);
-    return finish_with_config(read_byt5(settings.config), settings);
-  }
+  if (is_folder && settings.has_bytes()) return finish_with_config(read_byt5(settings.config), settings);
   fail_user("'", path,
       "' holds no tokenizer of a kind that Linnet knows (tokenizer.json, vocab.txt, vocab.json with "
       "merges.txt, or a model of SentencePiece)",
@@ -226,6 +212,6 @@ bool has_pretrained_tokenizer(const std::string& folder) {
   return !first_of(folder, {"tokenizer.json", "spiece.model", "tokenizer.model", "sentencepiece.bpe.model", "spm.model",
                                "source.spm", "vocab.json", "encoder.json", "merges.txt", "vocab.bpe", "vocab.txt"})
               .empty() ||
-         is_byt5(folder);
+         Settings(folder).has_bytes();
 }
 }  // namespace linnet

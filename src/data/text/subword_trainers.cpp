@@ -241,7 +241,8 @@ std::unique_ptr<PretrainedTokenizer> train_wordpiece(
   }
   learner.run(most);
   auto tokenizer = std::make_unique<PipelineTokenizer>(make_pipeline(learner.pieces(), options.lowercase));
-  set_roles_from_files(*tokenizer, "", kWhere, "", kWhere);
+  const Json none = Json::object();
+  set_roles_from_files(*tokenizer, JsonObject(none, kWhere), JsonObject(none, kWhere));
   return tokenizer;
 }
 }  // namespace linnet

@@ -129,8 +129,7 @@ std::unique_ptr<Tokenizer> train_vocabulary(TextUnit unit, int64_t vocab_size, c
   if (counts.empty()) fail_user("the training text has no ", name_of(unit), "s to make a vocabulary of");
 
   std::vector<std::pair<std::string_view, int64_t>> order(counts.begin(), counts.end());
-  std::sort(order.begin(), order.end(),
-      [](const auto& a, const auto& b) { return a.second != b.second ? a.second > b.second : a.first < b.first; });
+  std::ranges::sort(order, {}, [](const auto& entry) { return std::pair(-entry.second, entry.first); });
   const auto room = static_cast<size_t>(std::min<int64_t>(vocab_size, INT32_MAX) - kSpecialTokenCount);
   if (order.size() > room) order.resize(room);
   const auto token_of = [](const auto& entry) { return entry.first; };
@@ -144,28 +143,21 @@ std::string format_vocabulary(TextUnit unit, std::span<const std::string> tokens
 }
 
 std::unique_ptr<Tokenizer> parse_vocabulary(TextUnit unit, std::string_view bytes, const std::string& path) {
-  size_t line_number = 0;
-  const auto next_line = [&](std::string_view& line) {
-    const size_t end = bytes.find('\n');
-    if (end == bytes.npos) return false;
-    line = bytes.substr(0, end);
-    bytes.remove_prefix(end + 1);
-    ++line_number;
-    return true;
-  };
+  const std::vector<std::string_view> lines = split(bytes, '\n');  // the last one is empty: each line has an end
+  size_t line_number = lines.size() > 1 ? 1 : 0;
   const auto fail = [&](const std::string& what) {
     fail_user("tokenizer file '", path, "' is damaged: ", what, " (line ", line_number, ")");
   };
 
-  std::string_view line;
   const std::string begin = "linnet-tokenizer 1 " + name_of(unit) + " ";
-  if (!next_line(line) || !line.starts_with(begin)) fail("it does not start with '" + begin + "COUNT'");
-  const std::string count(line.substr(begin.size()));
+  if (lines.size() < 2 || !lines[0].starts_with(begin)) fail("it does not start with '" + begin + "COUNT'");
+  const std::string count(lines[0].substr(begin.size()));
 
   std::vector<std::string> tokens;
   std::unordered_set<std::string> seen;
   std::string token;
-  while (next_line(line)) {
+  for (const std::string_view line : std::span(lines).subspan(1, lines.size() - 2)) {
+    ++line_number;
     if (invalid_utf8_at(line) != line.npos) fail("invalid UTF-8");
     if (!unescape(line, token)) fail("a backslash that escapes nothing");
     const auto units = split_units(unit, token);
@@ -173,7 +165,7 @@ std::unique_ptr<Tokenizer> parse_vocabulary(TextUnit unit, std::string_view byte
     if (!seen.insert(token).second) fail("the same token twice");
     tokens.push_back(token);
   }
-  if (!bytes.empty() || count != std::to_string(tokens.size()))
+  if (!lines.back().empty() || count != std::to_string(tokens.size()))
     fail("it promises " + count.substr(0, 20) + " tokens and has " + std::to_string(tokens.size()));
   return std::make_unique<VocabularyTokenizer>(unit, std::move(tokens));
 }

@@ -34,12 +34,9 @@ Json usage_json(const TokenUsage& usage) {
       {"total_tokens", usage.prompt + usage.written}};
 }
 
-Json bytes_json(const std::string& piece) {
-  return mapped(piece, [](char c) { return static_cast<unsigned char>(c); });
-}
-
 Json chance_json(const TokenChance& chance) {
-  return {{"token", chance.piece}, {"logprob", chance.log_probability}, {"bytes", bytes_json(chance.piece)}};
+  const Json bytes = mapped(chance.piece, [](char c) { return static_cast<unsigned char>(c); });
+  return {{"token", chance.piece}, {"logprob", chance.log_probability}, {"bytes", bytes}};
 }
 
 // {"content": [{"token", "logprob", "bytes", "top_logprobs": [...]}]}

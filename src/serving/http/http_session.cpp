@@ -116,10 +116,7 @@ void HttpSession::timed_out() {
       socket_.cancel();
       return;
     case kAnswering:
-      if (writing_) {  // the client reads nothing
-        abort(HttpAbort::kClientGone);
-        return close();
-      }
+      if (writing_) return close();  // the client reads nothing
       return abort_ ? abort(HttpAbort::kTimeout) : give_up();
     case kParked: return turn_away();
     case kClosing: return close();
@@ -278,7 +275,6 @@ void HttpSession::watch() {
       if (self->chunked_ && !self->streaming_ && !self->answered_) self->send("HTTP/1.1 100 Continue\r\n\r\n");
       return self->watch();
     }
-    self->abort(HttpAbort::kClientGone);
     self->close();
   });
 }
@@ -334,10 +330,7 @@ void HttpSession::begin_stream(uint64_t request, HttpResponse head) {
 
 void HttpSession::write_chunk(uint64_t request, std::string piece) {
   if (request != number_ || state_ != kAnswering || answered_ || !streaming_ || piece.empty()) return;
-  if (unsent_ + piece.size() > server_.limits.unsent_bytes) {
-    abort(HttpAbort::kClientGone);
-    return close();
-  }
+  if (unsent_ + piece.size() > server_.limits.unsent_bytes) return close();
   send(chunked_ ? chunk(piece) : std::move(piece));
 }
 
@@ -361,10 +354,7 @@ void HttpSession::write_some() {
   const asio::const_buffer rest = asio::const_buffer(out_.front().data(), out_.front().size()) + out_offset_;
   socket_.async_write_some(rest, [self = shared_from_this()](error_code error, size_t size) {
     if (self->state_ == kClosed) return;
-    if (error) {
-      self->abort(HttpAbort::kClientGone);
-      return self->close();
-    }
+    if (error) return self->close();
     self->unsent_ -= size, self->out_offset_ += size;
     if (self->out_offset_ == self->out_.front().size()) self->out_.pop_front(), self->out_offset_ = 0;
     if (!self->out_.empty()) {
@@ -410,10 +400,10 @@ void HttpSession::linger() {
 
 void HttpSession::close() {
   if (state_ == kClosed) return;
+  abort(HttpAbort::kClientGone);
   const bool unanswered = state_ == kAnswering;
   state_ = kClosed;
   if (unanswered) finish_request(499);
-  abort_ = nullptr;
   ++timer_number_;
   timer_.cancel();
   error_code ignored;

@@ -55,32 +55,25 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
  public:
   struct Form {
     AnswerHead head = {};
+    size_t choices = 1;
     bool stream = false, include_usage = false;
+    bool translates = false;                  // a whole answer is a list of translations, else OpenAI's
     std::vector<std::string> functions = {};  // functions that a text may call
-    // Formats a whole answer; empty: as OpenAI.
-    std::function<std::string(const std::vector<AnswerChoice>&, const TokenUsage&)> whole = {};
-  };
-  // Receives metrics, in the model's thread.
-  struct Sink {
-    std::function<void(double seconds)> first_token = {};
-    std::function<void(HttpExchange&, const TokenUsage&)> done = {};
   };
 
-  TextAnswer(std::shared_ptr<HttpExchange> exchange, Form form, Sink sink)
-      : exchange_(std::move(exchange)), form_(std::move(form)), sink_(std::move(sink)) {}
+  TextAnswer(std::shared_ptr<HttpExchange> exchange, Form form, ServiceMetrics& metrics)
+      : exchange_(std::move(exchange)), form_(std::move(form)), metrics_(metrics) {}
 
   const std::shared_ptr<HttpExchange>& exchange() const { return exchange_; }
 
   // Events for an order whose samples are the choices from `first_choice`. Their texts begin with `echo`.
   TextEvents events(int64_t first_choice, int64_t prompt_tokens, const std::string& echo);
-  void skip(int64_t choice);   // leaves a choice empty
-  void finish_empty();         // leaves all choices empty
-  void expect(int64_t texts);  // call before any order is submitted
+  // Call before any order is submitted. Choices without a text stay empty; without any text the answer is finished.
+  void expect(int64_t texts);
   // Ends the texts early: the client left, or they took too long.
   void abort(HttpAbort why);
 
  private:
-  void make_room(int64_t choice);
   void begin_stream();
   void write_piece(int64_t choice, const std::string& piece, const WrittenToken* token);
   void hear(int64_t choice, const std::string& piece, const WrittenToken* token);
@@ -89,14 +82,17 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
 
   const std::shared_ptr<HttpExchange> exchange_;
   const Form form_;
-  const Sink sink_;
+  ServiceMetrics& metrics_;
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
 
+  struct Progress {
+    std::string echo;
+    std::string pending;  // held-back text that may become a call, for streams with functions
+    bool begun = false;   // the first event was written
+  };
   std::mutex mutex_;
   std::vector<AnswerChoice> choices_;
-  std::vector<std::string> echoes_;
-  std::vector<std::string> pending_;  // held-back text that may become a call, for streams with functions
-  std::vector<bool> begun_;           // choices whose first event was written
+  std::vector<Progress> progress_;  // of each choice
   TokenUsage usage_;
   int64_t left_ = 0;
   bool heard_ = false, streaming_ = false, timed_out_ = false;
@@ -202,7 +198,6 @@ class Service : public HttpHandler {
   TextJob prepare(const ServedModel& model, const TextRequest& request, bool translation = false) const;
   void compute_rows(const Model& model, InputCall& call, const Exchange& exchange, const std::string& client,
       const std::function<std::string(std::vector<float>&& rows, int64_t tokens)>& format);
-  TextAnswer::Sink sink(const std::string& model);
   static ModelDescription describe(const ServedModel& model);
   std::string metrics_text() const;
   std::string models_text() const;

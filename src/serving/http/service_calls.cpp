@@ -77,12 +77,15 @@ void Service::write_text(TextCall call, const Exchange& exchange, const std::str
   const Model model = find(call.model, {ModelKind::kLanguage, ModelKind::kTranslation});
   if (call.is_chat && !model->resident->text->model().has_chat_template())
     fail_api(400, "messages", "the model \"", model->name, "\" has no chat template; /v1/completions takes a prompt");
-  TextAnswer::Form form{.stream = call.stream, .include_usage = call.include_usage, .functions = call.functions};
+  TextAnswer::Form form{.choices = call.requests.size() * static_cast<size_t>(call.samples),
+      .stream = call.stream,
+      .include_usage = call.include_usage,
+      .functions = call.functions};
   form.head = {.id = (call.is_chat ? "chatcmpl-" : "cmpl-") + exchange->id(),
       .model = model->name,
       .created = std::time(nullptr),
       .is_chat = call.is_chat};
-  const auto answer = std::make_shared<TextAnswer>(exchange, form, sink(model->name));
+  const auto answer = std::make_shared<TextAnswer>(exchange, form, metrics_);
   std::vector<TextOrder> orders;
   int64_t choice = 0;
   for (TextRequest& request : call.requests) {
@@ -101,27 +104,21 @@ void Service::write_text(TextCall call, const Exchange& exchange, const std::str
 
 void Service::translate(InputCall call, const Exchange& exchange, const std::string& client) {
   const Model model = find(call.model, {ModelKind::kTranslation});
-  TextAnswer::Form form;
-  form.whole = [](const std::vector<AnswerChoice>& choices, const TokenUsage&) {
-    const std::vector<std::string> texts = mapped(choices, &AnswerChoice::text);
-    return format_translations(texts);
-  };
-  const auto answer = std::make_shared<TextAnswer>(exchange, form, sink(model->name));
+  TextAnswer::Form form{.choices = call.texts.size(), .translates = true};
+  form.head.model = model->name;
+  const auto answer = std::make_shared<TextAnswer>(exchange, form, metrics_);
   std::vector<TextOrder> orders;
   for (size_t i = 0; i < call.texts.size(); ++i) {
     const TextRequest request{.prompt = call.texts[i],
         .options = call.options,
         .where = call.is_list ? "text " + std::to_string(i + 1) : "the text"};
     // Like `linnet translate`: blank text has an empty translation.
-    if (request.prompt.find_first_not_of(" \t\r\n") == std::string::npos) {
-      answer->skip(static_cast<int64_t>(i));
-      continue;
-    }
+    if (request.prompt.find_first_not_of(" \t\r\n") == std::string::npos) continue;
     TextOrder order{.job = prepare(*model, request, true)};
     order.events = answer->events(static_cast<int64_t>(i), static_cast<int64_t>(order.job.prompt.size()), "");
     orders.push_back(std::move(order));
   }
-  if (orders.empty()) return answer->finish_empty();
+  if (orders.empty()) return answer->expect(0);
   submit(model, std::move(orders), answer, client);
 }
 
@@ -216,30 +213,11 @@ void Service::find_spans(InputCall call, const Exchange& exchange) {
   exchange->respond({.body = format_spans(found, call.is_list) + "\n"});
 }
 
-TextAnswer::Sink Service::sink(const std::string& model) {
-  TextAnswer::Sink sink;
-  sink.first_token = [this, model](double seconds) {
-    metrics_.observe("linnet_first_token_seconds", {{"model", model}}, seconds);
-  };
-  sink.done = [this, model](HttpExchange& exchange, const TokenUsage& usage) {
-    metrics_.add("linnet_prompt_tokens_total", {{"model", model}}, static_cast<double>(usage.prompt));
-    metrics_.add("linnet_generated_tokens_total", {{"model", model}}, static_cast<double>(usage.written));
-    exchange.note(model + ", " + std::to_string(usage.prompt) + " + " + std::to_string(usage.written) + " tokens");
-  };
-  return sink;
-}
-
-void TextAnswer::make_room(int64_t choice) {
-  const auto size = static_cast<size_t>(choice + 1);
-  if (choices_.size() < size) choices_.resize(size), echoes_.resize(size), pending_.resize(size), begun_.resize(size);
-}
-
 TextEvents TextAnswer::events(int64_t first_choice, int64_t prompt_tokens, const std::string& echo) {
   usage_.prompt += prompt_tokens;
   TextEvents events;
   const auto location = [=, self = shared_from_this()](int64_t sample) {
-    self->make_room(first_choice + sample);
-    self->echoes_[first_choice + sample] = echo;
+    self->progress_[first_choice + sample].echo = echo;
     return first_choice + sample;
   };
   events.token = [self = shared_from_this(), location](
@@ -254,20 +232,11 @@ TextEvents TextAnswer::events(int64_t first_choice, int64_t prompt_tokens, const
   return events;
 }
 
-void TextAnswer::skip(int64_t choice) {
-  const std::lock_guard lock(mutex_);
-  make_room(choice);
-  choices_[choice].end = TextEnd::kEndToken;
-}
-
-void TextAnswer::finish_empty() {
-  const std::lock_guard lock(mutex_);
-  finish_all();
-}
-
 void TextAnswer::expect(int64_t texts) {
   const std::lock_guard lock(mutex_);
+  choices_.resize(form_.choices), progress_.resize(form_.choices);
   left_ = texts;
+  if (texts == 0) finish_all();
 }
 
 void TextAnswer::abort(HttpAbort why) {
@@ -282,12 +251,12 @@ void TextAnswer::begin_stream() {
 }
 
 void TextAnswer::hear(int64_t choice, const std::string& piece, const WrittenToken* token) {
-  if (!heard_ && sink_.first_token)
-    sink_.first_token(std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count());
-  heard_ = true;
+  if (!std::exchange(heard_, true))
+    metrics_.observe("linnet_first_token_seconds", {{"model", form_.head.model}},
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count());
   if (!form_.stream) return;
   if (form_.functions.empty()) return write_piece(choice, piece, token);
-  std::string& pending = pending_[choice];
+  std::string& pending = progress_[choice].pending;
   pending += piece;
   const size_t certain = certain_content(pending);
   write_piece(choice, pending.substr(0, certain), token);
@@ -296,29 +265,29 @@ void TextAnswer::hear(int64_t choice, const std::string& piece, const WrittenTok
 
 void TextAnswer::write_piece(int64_t choice, const std::string& piece, const WrittenToken* token) {
   begin_stream();
-  const auto i = static_cast<size_t>(choice);
+  Progress& progress = progress_[choice];
+  size_t& offset = choices_[choice].offset;
   std::string events;
-  if (!begun_[i]) {
-    begun_[i] = true;
-    choices_[i].offset = characters_begun(echoes_[i]);
+  if (!std::exchange(progress.begun, true)) {
+    offset = characters_begun(progress.echo);
     if (form_.head.is_chat) events += format_role_event(form_.head, choice);
-    if (!echoes_[i].empty()) events += format_piece_event(form_.head, choice, echoes_[i], nullptr, 0);
+    if (!progress.echo.empty()) events += format_piece_event(form_.head, choice, progress.echo, nullptr, 0);
   }
-  if (!piece.empty() || token) events += format_piece_event(form_.head, choice, piece, token, choices_[i].offset);
-  if (token) choices_[i].offset += characters_begun(token->piece);
+  if (!piece.empty() || token) events += format_piece_event(form_.head, choice, piece, token, offset);
+  if (token) offset += characters_begun(token->piece);
   exchange_->write(std::move(events));
 }
 
 void TextAnswer::finish(int64_t choice, TextOutcome&& outcome) {
   AnswerChoice& done = choices_[choice];
+  auto& [echo, pending, begun] = progress_[choice];
   if (!outcome.error.empty()) error_ = outcome.error, bad_request_ = outcome.bad_request;
-  done.text = echoes_[choice] + outcome.text.text;
-  done.offset = characters_begun(echoes_[choice]);
+  done.text = echo + outcome.text.text;
+  done.offset = characters_begun(echo);
   done.end = outcome.text.end;
   done.has_tokens = !outcome.tokens.empty();
   done.tokens = std::move(outcome.tokens);
   usage_.written += std::ssize(outcome.text.tokens) + (outcome.text.end_token >= 0 ? 1 : 0);
-  std::string& pending = pending_[choice];
   if (!form_.functions.empty()) {
     TextWithCalls found = find_tool_calls(done.text, form_.functions);
     // Streams: drops the calls from the held-back text.
@@ -326,7 +295,7 @@ void TextAnswer::finish(int64_t choice, TextOutcome&& outcome) {
     done.text = std::move(found.content), done.calls = std::move(found.calls);
   }
   if (form_.stream && error_.empty() && !timed_out_) {
-    if (!begun_[choice] || !pending.empty()) write_piece(choice, pending, nullptr);
+    if (!begun || !pending.empty()) write_piece(choice, pending, nullptr);
     if (!done.calls.empty()) exchange_->write(format_calls_event(form_.head, choice, done.calls));
     exchange_->write(format_end_event(form_.head, choice, done));
   }
@@ -334,7 +303,10 @@ void TextAnswer::finish(int64_t choice, TextOutcome&& outcome) {
 }
 
 void TextAnswer::finish_all() {
-  if (sink_.done) sink_.done(*exchange_, usage_);
+  const std::string& model = form_.head.model;
+  metrics_.add("linnet_prompt_tokens_total", {{"model", model}}, static_cast<double>(usage_.prompt));
+  metrics_.add("linnet_generated_tokens_total", {{"model", model}}, static_cast<double>(usage_.written));
+  exchange_->note(model + ", " + std::to_string(usage_.prompt) + " + " + std::to_string(usage_.written) + " tokens");
   if (timed_out_ || !error_.empty()) {
     const ApiError error(timed_out_     ? 408
                          : bad_request_ ? 422
@@ -344,9 +316,11 @@ void TextAnswer::finish_all() {
     exchange_->write(format_event(error_body(error)));
     return exchange_->end_stream();
   }
-  if (!form_.stream)
-    return exchange_->respond(
-        {.body = (form_.whole ? form_.whole(choices_, usage_) : format_answer(form_.head, choices_, usage_)) + "\n"});
+  if (!form_.stream) {
+    const std::string body = form_.translates ? format_translations(mapped(choices_, &AnswerChoice::text))
+                                              : format_answer(form_.head, choices_, usage_);
+    return exchange_->respond({.body = body + "\n"});
+  }
   if (form_.include_usage) exchange_->write(format_usage_event(form_.head, usage_));
   exchange_->write(kDoneEvent);
   exchange_->end_stream();

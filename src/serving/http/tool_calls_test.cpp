@@ -47,10 +47,11 @@ class Exchange : public HttpExchange {
 };
 
 std::string answer_of(const std::vector<std::string>& pieces, bool stream) {
+  ServiceMetrics metrics;
   const auto exchange = std::make_shared<Exchange>();
   const auto answer = std::make_shared<TextAnswer>(exchange,
       TextAnswer::Form{.head = {.id = "i", .model = "m", .is_chat = true}, .stream = stream, .functions = kFunctions},
-      TextAnswer::Sink{});
+      metrics);
   answer->expect(1);
   const TextEvents events = answer->events(0, 1, "");
   TextOutcome outcome;
@@ -95,9 +96,10 @@ TEST(ToolCalls, AnAnswerTellsThemApartFromItsText) {
 
 TEST(TextAnswer, OffsetsOfTokensCountTheCharactersOfTheEchoedPrompt) {
   const auto offsets = [](bool stream) {
+    ServiceMetrics metrics;
     const auto exchange = std::make_shared<Exchange>();
     const auto answer = std::make_shared<TextAnswer>(
-        exchange, TextAnswer::Form{.head = {.id = "i", .model = "m"}, .stream = stream}, TextAnswer::Sink{});
+        exchange, TextAnswer::Form{.head = {.id = "i", .model = "m"}, .stream = stream}, metrics);
     answer->expect(1);
     const TextEvents events = answer->events(0, 1, "Zoë: ");
     TextOutcome outcome;

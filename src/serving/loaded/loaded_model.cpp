@@ -111,17 +111,15 @@ WeightSource source_of(const TensorEntry& entry) {
       }};
 }
 
-// A model of any kind and how its parameters are read.
+// A model of any kind, and its owner.
 struct Opened {
   std::shared_ptr<const void> owner;
-  const Module* module = nullptr;
-  const PretrainedModel* pretrained = nullptr;  // null: a run with fp32 weights
-  LoadWeights load;
+  ModelToPack model;
 };
 
 template <class Model> Opened opened_as(Model model) {
   const auto kept = std::make_shared<const Model>(std::move(model));
-  return {kept, &kept->module(), kept->of_folder(), kept->weights()};
+  return {kept, {kept->module(), kept->weights(), kept->of_folder()}};
 }
 
 Opened open_any(const std::string& folder) {
@@ -135,17 +133,17 @@ Opened open_any(const std::string& folder) {
   if (run_config(folder)) return opened_as(open_text_classifier(folder));  // that learned embeddings
   const auto opened = std::make_shared<PretrainedModel>(open_pretrained(folder));
   if (dynamic_cast<SentenceEncoder*>(opened->module.get())) take_pooling(*opened, folder);
-  return {opened, opened->module.get(), opened.get(), weights_of(folder, opened.get())};
+  return {opened, {*opened->module, weights_of(folder, opened.get()), opened.get()}};
 }
 
 // Types, other than fp32, in which a folder has all of a parameter.
-std::map<std::string, FileDType> types_of(const Opened& opened) {
+std::map<std::string, FileDType> types_of(const PretrainedModel* pretrained) {
   std::map<std::string, FileDType> types;
-  if (!opened.pretrained) return types;
-  for (const NameRow& row : opened.pretrained->names.rows) {
-    const auto found = opened.pretrained->dtypes.find(row.tensor);
-    if (found == opened.pretrained->dtypes.end()) continue;
-    const FileDType type = found->second == FileDType::kF64 ? FileDType::kF32 : found->second;
+  if (!pretrained) return types;
+  for (const NameRow& row : pretrained->names.rows) {
+    const FileDType* found = find_value(pretrained->dtypes, row.tensor);
+    if (!found) continue;
+    const FileDType type = *found == FileDType::kF64 ? FileDType::kF32 : *found;
     const auto [known, inserted] = types.try_emplace(row.parameter, type);
     if (known->second != type) known->second = FileDType::kF32;
   }
@@ -177,28 +175,6 @@ PackReport finish(const std::string& path, PackedContents& contents, const std::
   return {.files = contents.files.size(), .bytes = static_cast<uint64_t>(fs::file_size(path))};
 }
 
-// Packs parameters as graphs read them.
-PackReport pack_parameters(
-    const std::string& folder, const std::string& path, const QuantizationWords& words, const Opened& opened) {
-  const ParameterLayout layout(*opened.module, {}, words.parsed());
-  Store store;
-  declare_model(store, layout);
-  store.allocate();
-  ThreadPool pool(available_threads());
-  load_into(store, layout, pool, [&](const ParameterTarget& parameters) { opened.load(layout, parameters); });
-  PackedContents contents{.metadata = metadata_of(folder)};
-  contents.metadata[kParametersKey] = parameters_metadata(words);
-  const bool is_quantized = !layout.quantized().empty();
-  contents.weights =
-      parameter_sources(store, layout, is_quantized ? std::map<std::string, FileDType>() : types_of(opened));
-  // Trained scales are among the run's weights, of which only the module's parameters are packed.
-  if (const auto scales = read_static_scales(folder)) contents.files[kStaticScalesFile] = static_scales_file(*scales);
-  PackReport report = finish(path, contents, folder);
-  report.tensors = layout.parameters().size();
-  report.weights = describe(layout, words);
-  return report;
-}
-
 // Packs the folder's tensors, for models to train further and of images.
 PackReport pack_tensors(const std::string& folder, const std::string& path) {
   const WeightFiles weights(folder);
@@ -215,12 +191,11 @@ struct Item {
   TextRequest request;
   int64_t index = 0;
   std::vector<int32_t> prompt = {};
-  bool blank = false;  // answered without the model
   // Set by the model's thread.
   std::optional<TextOutcome> written = {};
   std::optional<RowOutcome> row = {};
   std::string refusal = {};  // why it was refused
-  bool done() const { return blank || written || row || !refusal.empty(); }
+  bool done() const { return written || row || !refusal.empty(); }
 };
 
 class Batch {
@@ -291,7 +266,7 @@ class Batch {
     if (model_.rows) return compute_row(std::move(item));
     const bool translates = model_.kind == ModelKind::kTranslation;
     if (translates && trimmed(item.request.prompt).empty() && !item.request.has_tokens) {
-      item.blank = true;
+      item.written.emplace();  // without the model
       keep(std::move(item));
       return;
     }
@@ -420,15 +395,32 @@ PackReport pack_model(const std::string& folder, const std::string& path, const 
   if (run) RunFolder(folder).best_weights();  // throws if the run is incomplete
   const TaskKind kind = run ? task_kind(*run) : TaskKind::kTexts;
   if (kind != TaskKind::kMaskedLanguage && kind != TaskKind::kImages)
-    return pack_parameters(folder, path, words, open_any(folder));
+    return pack_model(folder, path, words, open_any(folder).model);
   if (words.parsed().any())
     fail_user("'", folder, "' answers no texts: its weights are packed as they are, without --quantize");
   return pack_tensors(folder, path);
 }
 
+// Packs parameters as graphs read them.
 PackReport pack_model(
     const std::string& folder, const std::string& path, const QuantizationWords& words, const ModelToPack& model) {
-  return pack_parameters(folder, path, words, {nullptr, &model.module, model.pretrained, model.load});
+  const ParameterLayout layout(model.module, {}, words.parsed());
+  Store store;
+  declare_model(store, layout);
+  store.allocate();
+  ThreadPool pool(available_threads());
+  load_into(store, layout, pool, [&](const ParameterTarget& parameters) { model.load(layout, parameters); });
+  PackedContents contents{.metadata = metadata_of(folder)};
+  contents.metadata[kParametersKey] = parameters_metadata(words);
+  const bool is_quantized = !layout.quantized().empty();
+  contents.weights =
+      parameter_sources(store, layout, is_quantized ? std::map<std::string, FileDType>() : types_of(model.pretrained));
+  // Trained scales are among the run's weights, of which only the module's parameters are packed.
+  if (const auto scales = read_static_scales(folder)) contents.files[kStaticScalesFile] = static_scales_file(*scales);
+  PackReport report = finish(path, contents, folder);
+  report.tensors = layout.parameters().size();
+  report.weights = describe(layout, words);
+  return report;
 }
 
 BatchCounts answer_batch(LoadedModel& model, const BatchOptions& options, const NextLine& next, const TakeAnswer& take,

@@ -149,10 +149,15 @@ class RowClassifier : public RowModel {
 };
 }  // namespace
 
+struct TextWorker::Order : TextOrder {
+  int64_t number;
+  std::string client;
+  int64_t begun = 0;  // texts
+};
+
 struct TextWorker::Sample {
-  int64_t order, index;
-  std::shared_ptr<const TextOrder> request;
-  std::shared_ptr<const std::string> client;
+  std::shared_ptr<const Order> order;
+  int64_t index;
   WrittenRow row;
   std::vector<WrittenToken> tokens = {};
 };
@@ -202,10 +207,9 @@ bool TextWorker::submit(
   const auto known = texts_of_.find(client);
   if ((known == texts_of_.end() ? 0 : known->second) + texts > slots + limits_.waiting) return false;
   texts_ += texts, texts_of_[client] += texts;
-  const auto name = std::make_shared<const std::string>(client);
   for (TextOrder& order : orders) {
     if (begin) begin(next_order_);
-    waiting_.push(client, {next_order_++, std::make_shared<const TextOrder>(std::move(order)), name});
+    waiting_.push(client, std::make_shared<Order>(Order{std::move(order), next_order_++, client}));
   }
   wake_.notify_one();
   return true;
@@ -268,23 +272,23 @@ void TextWorker::take_orders() {
 
 void TextWorker::cancel_orders(const std::vector<int64_t>& orders) {
   const auto is_cancelled = [&](int64_t order) { return std::ranges::find(orders, order) != orders.end(); };
-  std::vector<Waiting> removed;
+  std::vector<std::shared_ptr<Order>> removed;
   {
     const std::lock_guard lock(mutex_);
-    waiting_.remove_if([&](const Waiting& waiting) {
-      if (!is_cancelled(waiting.id)) return false;
-      removed.push_back(waiting);
+    waiting_.remove_if([&](const std::shared_ptr<Order>& order) {
+      if (!is_cancelled(order->number)) return false;
+      removed.push_back(order);
       return true;
     });
   }
-  for (const Waiting& waiting : removed)
-    for (int64_t i = waiting.begun; i < waiting.order->samples; ++i) {
-      Sample sample{waiting.id, i, waiting.order, waiting.client, WrittenRow(waiting.order->job)};
+  for (const std::shared_ptr<Order>& order : removed)
+    for (int64_t i = order->begun; i < order->samples; ++i) {
+      Sample sample{order, i, WrittenRow(order->job)};
       finish(sample, {.id = -1, .result = {}, .reason = EndReason::kCancelled});
       forget(sample);
     }
   for (const auto& [id, sample] : samples_)
-    if (is_cancelled(sample->order)) model_->engine().cancel(id);
+    if (is_cancelled(sample->order->number)) model_->engine().cancel(id);
 }
 
 // The next text once the engine has slots for it; kAhead more are submitted to begin in the step that frees slots. The
@@ -292,13 +296,11 @@ void TextWorker::cancel_orders(const std::vector<int64_t>& orders) {
 std::unique_ptr<TextWorker::Sample> TextWorker::next_sample() {
   const std::lock_guard lock(mutex_);
   if (waiting_.empty()) return nullptr;
-  Waiting& next = waiting_.front();
-  const int64_t ahead = kAhead * slots_of(*next.order);
-  if (!next.client->empty() && slots_taken() >= model_->engine().slots() + ahead) return nullptr;
-  auto sample =
-      std::make_unique<Sample>(Sample{next.id, next.begun, next.order, next.client, WrittenRow(next.order->job)});
-  ++next.begun;
-  waiting_.end_turn(sample->index + 1 == sample->request->samples);
+  const std::shared_ptr<Order>& next = waiting_.front();
+  const int64_t ahead = kAhead * slots_of(*next);
+  if (!next->client.empty() && slots_taken() >= model_->engine().slots() + ahead) return nullptr;
+  auto sample = std::make_unique<Sample>(Sample{next, next->begun++, WrittenRow(next->job)});
+  waiting_.end_turn(next->begun == next->samples);
   return sample;
 }
 
@@ -308,11 +310,11 @@ int64_t TextWorker::slots_of(const TextOrder& order) const {
 }
 
 int64_t TextWorker::slots_taken() const {
-  return sum_of<int64_t>(samples_, [&](const auto& sample) { return slots_of(*sample.second->request); });
+  return sum_of<int64_t>(samples_, [&](const auto& sample) { return slots_of(*sample.second->order); });
 }
 
 void TextWorker::begin(std::unique_ptr<Sample> sample) {
-  const std::shared_ptr<const TextOrder> order = sample->request;
+  const std::shared_ptr<const Order> order = sample->order;
   try {
     GenerateRequest request = model_->engine_request(order->job, static_cast<uint64_t>(sample->index));
     request.listener = [this, heard_by = sample.get()](const GeneratedToken& heard) {
@@ -332,13 +334,13 @@ void TextWorker::begin(std::unique_ptr<Sample> sample) {
 void TextWorker::forget(const Sample& sample) {
   const std::lock_guard lock(mutex_);
   --texts_;
-  const auto of_client = texts_of_.find(*sample.client);
+  const auto of_client = texts_of_.find(sample.order->client);
   if (--of_client->second == 0) texts_of_.erase(of_client);
 }
 
 void TextWorker::hear(Sample& sample, const GeneratedToken& heard) {
   if (heard.token < 0) return;  // a search only knows its text at the end
-  const TextOrder& order = *sample.request;
+  const TextOrder& order = *sample.order;
   if (order.alternatives >= 0) {
     const double log_sum = log_sum_exp_of(heard.logits);
     const auto chance = [&](int32_t token) {
@@ -367,7 +369,7 @@ void TextWorker::collect() {
 }
 
 void TextWorker::finish(Sample& sample, FinishedRequest finished) {
-  const TextEvents& events = sample.request->events;
+  const TextEvents& events = sample.order->events;
   const std::string rest = sample.row.finish(finished.result);
   if (!rest.empty() && events.token) events.token(sample.index, rest, nullptr);
   const bool whole = finished.reason != EndReason::kCancelled;
@@ -378,7 +380,7 @@ void TextWorker::fail_all(const std::string& why, bool is_user_error) {
   for (const auto& [id, sample] : samples_) model_->engine().cancel(id);
   model_->engine().take_finished();
   for (const auto& [id, sample] : std::exchange(samples_, {})) {
-    sample->request->events.finished(sample->index, {.error = why, .bad_request = is_user_error});
+    sample->order->events.finished(sample->index, {.error = why, .bad_request = is_user_error});
     forget(*sample);
   }
 }

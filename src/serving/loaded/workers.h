@@ -136,7 +136,8 @@ class TextWorker {
   Load load() const;
 
  private:
-  struct Sample;
+  struct Order;   // a TextOrder that was taken
+  struct Sample;  // one of its texts, from its begin on
 
   void work(const std::stop_token& stop);
   void take_orders();
@@ -159,14 +160,7 @@ class TextWorker {
 
   mutable std::mutex mutex_;
   std::condition_variable_any wake_;
-  // An order with texts that have not begun.
-  struct Waiting {
-    int64_t id;
-    std::shared_ptr<const TextOrder> order;
-    std::shared_ptr<const std::string> client;
-    int64_t begun = 0;  // texts
-  };
-  FairQueue<Waiting> waiting_;
+  FairQueue<std::shared_ptr<Order>> waiting_;  // those with texts that have not begun
   std::vector<int64_t> cancelled_;
   int64_t next_order_ = 0;
   int64_t texts_ = 0;                        // submitted and unfinished

@@ -27,9 +27,9 @@ std::shared_ptr<const Tokenizer> train_one(const Config& config, const std::vect
   const Json settings = {{"tokenizer_class", "T5Tokenizer"}, {"extra_ids", 0}}, none = Json::object();
   Pipeline pipeline =
       read_sentencepiece_pipeline(train_sentencepiece(options, lines), kTrained, "T5", settings, JsonObject(none, ""));
-  const std::string written = pipeline.config_json;
+  const Json written = parse_tokenizer_config(pipeline.config_json, kTrained);
   auto tokenizer = std::make_shared<PipelineTokenizer>(std::move(pipeline));
-  set_roles_from_files(*tokenizer, written, kTrained, "", kTrained);
+  set_roles_from_files(*tokenizer, JsonObject(written, kTrained), JsonObject(none, ""));
   return tokenizer;
 }
 

@@ -176,13 +176,9 @@ int64_t fill_evaluation_batch(
   auto* images = batch.data<uint8_t>(0);
   const int64_t first = index * batch_size, rows = std::clamp<int64_t>(dataset.count - first, 0, batch_size);
   const int64_t bytes = dataset.image_bytes();
-  if (dataset.in_memory()) {
-    std::copy_n(dataset.pixels.data() + first * bytes, rows * bytes, images);
-  } else {
-    pool.run(rows, [&](int64_t row, int) {
-      dataset.read(first + row, std::span(images + row * bytes, static_cast<size_t>(bytes)));
-    });
-  }
+  pool.run(rows, [&](int64_t row, int) {
+    dataset.read(first + row, std::span(images + row * bytes, static_cast<size_t>(bytes)));
+  });
   std::fill(images + rows * bytes, images + batch_size * bytes, uint8_t{0});
   for (int64_t row = 0; row < batch_size; ++row) write_label(dataset, row < rows ? first + row : -1, row, batch);
   return rows;

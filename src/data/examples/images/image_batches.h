@@ -143,7 +143,7 @@ class ImageBatches : public BatchSource {
 
 // The number of batches of `batch_size` rows for all images.
 int64_t evaluation_batches(const ImageDataset& dataset, int64_t batch_size);
-// Writes evaluation batch `index` and returns its number of rows. The pool's threads decode files.
+// Writes evaluation batch `index` and returns its number of rows. The pool's threads copy images or decode files.
 int64_t fill_evaluation_batch(
     const ImageDataset& dataset, int64_t batch_size, int64_t index, OwnedBatch& batch, ThreadPool& pool);
 }  // namespace linnet

@@ -70,22 +70,6 @@ ImageInfo checked_info(std::FILE* file, const std::string& path) {
   return {rows, width, channels < 3 ? 1 : 3};
 }
 
-struct Decoded {
-  int width = 0, height = 0;
-  std::unique_ptr<uint8_t, void (*)(void*)> pixels{nullptr, stbi_image_free};
-};
-
-Decoded decode(const std::string& path, int64_t channels) {
-  const File file = open_image(path);
-  checked_info(file.get(), path);
-  Decoded image;
-  int stored_channels = 0;
-  image.pixels.reset(
-      stbi_load_from_file(file.get(), &image.width, &image.height, &stored_channels, static_cast<int>(channels)));
-  if (!image.pixels) fail_decoding(path);
-  return image;
-}
-
 // Counts of byte values per channel: exact sums, whatever their order.
 using Histogram = std::vector<std::array<int64_t, 256>>;
 
@@ -122,8 +106,14 @@ constexpr std::pair<const char*, stbir_filter> kFits[] = {{"crop", STBIR_FILTER_
 ImageInfo image_info(const std::string& path) { return checked_info(open_image(path).get(), path); }
 
 void read_fitted_image(const std::string& path, const ImageInfo& size, ImageFit fit, std::span<uint8_t> pixels) {
-  const Decoded image = decode(path, size.channels);
-  resize_image(image.pixels.get(), image.height, image.width, size, fit, pixels);
+  const File file = open_image(path);
+  checked_info(file.get(), path);
+  int width = 0, height = 0, stored_channels = 0;
+  const std::unique_ptr<uint8_t, void (*)(void*)> decoded(
+      stbi_load_from_file(file.get(), &width, &height, &stored_channels, static_cast<int>(size.channels)),
+      stbi_image_free);
+  if (!decoded) fail_decoding(path);
+  resize_image(decoded.get(), height, width, size, fit, pixels);
 }
 
 ImageFit image_fit(const std::string& name) {

@@ -1,12 +1,12 @@
 #include "data/examples/text/record_reader.h"
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include "base/fail.h"
+#include "base/files.h"
 #include "base/text.h"
 #include "data/text/unicode/utf8.h"
 
@@ -24,12 +24,8 @@ void check_expansion(const std::string& path, uint64_t expanded, uint64_t compre
 constexpr size_t kBufferBytes = 1 << 16;
 
 // The beginning of a file that is no text, and advice.
-struct ForeignFormat {
-  std::string_view start;
-  const char* is;
-};
 using namespace std::string_view_literals;
-constexpr ForeignFormat kForeignFormats[] = {
+constexpr std::pair<std::string_view, const char*> kForeignFormats[] = {
     {"PK\x03\x04"sv, "a zip archive; unpack it first (unzip)"},
     {"\xFD\x37zXZ\0"sv, "compressed with xz; decompress it first (xz -d), or use gzip"},
     {"\x28\xB5\x2F\xFD"sv, "compressed with zstd; decompress it first (zstd -d), or use gzip"},
@@ -41,20 +37,16 @@ constexpr ForeignFormat kForeignFormats[] = {
 }  // namespace
 
 GzipFile::GzipFile(const std::string& path, const std::string& needed) : path_(path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) fail_user("cannot read '", path, "': ", std::strerror(errno));
+  Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!descriptor.open()) fail_user("cannot read '", path, "': ", std::strerror(errno));
   struct stat status {};
-  if (::fstat(descriptor, &status) == 0 && S_ISDIR(status.st_mode)) {
-    ::close(descriptor);
+  if (::fstat(descriptor.get(), &status) == 0 && S_ISDIR(status.st_mode))
     fail_user("cannot read '", path, "': it is a directory", needed);
-  }
   file_bytes_ = static_cast<uint64_t>(status.st_size);
   // zlib passes a file without the gzip magic through unchanged.
-  file_ = ::gzdopen(descriptor, "rb");
-  if (file_ == nullptr) {
-    ::close(descriptor);
-    fail_system("out of memory while opening '" + path + "'");
-  }
+  file_ = ::gzdopen(descriptor.get(), "rb");
+  if (file_ == nullptr) fail_system("out of memory while opening '" + path + "'");
+  descriptor.release();  // zlib closes it
   ::gzbuffer(file_, 1 << 16);
 }
 
@@ -129,8 +121,8 @@ bool LineReader::next(std::string& line) {
 void LineReader::check(std::string& line) const {
   const size_t invalid = invalid_utf8_at(line), nul = line.find('\0');
   if (line_number_ == 1 && (invalid != line.npos || nul != line.npos))
-    for (const ForeignFormat& format : kForeignFormats)
-      if (line.starts_with(format.start)) fail_user("'", path_, "' is ", format.is);
+    for (const auto& [start, advice] : kForeignFormats)
+      if (line.starts_with(start)) fail_user("'", path_, "' is ", advice);
   if (invalid != std::string::npos) {
     const bool utf16 = line_number_ == 1 && (line.starts_with("\xFF\xFE") || line.starts_with("\xFE\xFF"));
     fail_user(where(), ": invalid UTF-8 at byte ", invalid + 1, " of the line",
@@ -187,6 +179,14 @@ bool RecordReader::next(Json& record) {
   return true;
 }
 
+bool RecordReader::next_line(std::string& line) {
+  do {
+    if (!lines_.next(line)) return false;
+  } while (trimmed(line).empty());
+  where_ = lines_.where();
+  return true;
+}
+
 bool RecordReader::read_json(Json& record) {
   const bool is_first = where_.empty();
   if (next_entry_ < list_.size()) {
@@ -194,10 +194,7 @@ bool RecordReader::read_json(Json& record) {
     record = std::move(list_.begin()[next_entry_++]);
   } else {
     std::string line;
-    do {
-      if (!lines_.next(line)) return false;
-    } while (trimmed(line).empty());
-    where_ = lines_.where();
+    if (!next_line(line)) return false;
     record = is_first && has_ending(lines_.path(), ".json") ? read_whole(line) : Json();
     if (record.is_array()) {
       list_ = std::move(record);
@@ -222,10 +219,7 @@ Json RecordReader::read_whole(const std::string& first) {
 bool RecordReader::read_fields(std::vector<std::string>& fields) {
   fields.clear();
   std::string line;
-  do {
-    if (!lines_.next(line)) return false;
-  } while (trimmed(line).empty());
-  where_ = lines_.where();
+  if (!next_line(line)) return false;
   if (form_ == Form::kQuoted) {
     if (const bool is_heading = names_.empty(); is_heading && line.find(',') == line.npos)
       for (const char other : {';', '\t'})

@@ -86,6 +86,7 @@ class RecordReader {
   const std::string& where_named() const { return heading_where_.empty() ? where_ : heading_where_; }
 
  private:
+  bool next_line(std::string& line);  // that is not blank; sets where_
   bool read_json(Json& record);
   Json read_whole(const std::string& first);  // a .json file that begins with this line; null: it has JSON lines
   bool read_fields(std::vector<std::string>& fields);

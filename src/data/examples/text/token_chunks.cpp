@@ -24,11 +24,6 @@ std::string document_of(Json& value, const std::string& key, const std::string& 
   return std::move(found->text());
 }
 
-void read_records(const std::string& path, const std::string& key, FunctionRef<void(std::string)> document) {
-  RecordReader reader(path, {});
-  for (Json record; reader.next(record);) document(document_of(record, key, reader.where()));
-}
-
 std::string read_whole(const std::string& path) {
   LineReader reader(path);
   std::string text;
@@ -38,8 +33,6 @@ std::string read_whole(const std::string& path) {
   }
   return text;
 }
-
-bool is_table_of_tabs(const std::string& path) { return has_ending(path, ".tsv"); }  // a text as any other
 
 // Text files in a folder and below it, by name.
 std::vector<std::string> find_texts(const std::string& folder) {
@@ -162,7 +155,8 @@ void TokenStream::read(int64_t first, int64_t count, int32_t* out) const {
 }
 
 bool has_documents(const std::string& path) {
-  return (has_records(path) && !is_table_of_tabs(path)) || std::filesystem::is_directory(path);
+  const bool is_table = has_ending(path, ".tsv");  // a text as any other
+  return (has_records(path) && !is_table) || std::filesystem::is_directory(path);
 }
 
 void read_documents(const std::string& path, const std::string& key, FunctionRef<void(std::string)> document) {
@@ -170,8 +164,9 @@ void read_documents(const std::string& path, const std::string& key, FunctionRef
     for (const std::string& file : find_texts(path)) read_documents(file, key, document);
     return;
   }
-  if (has_documents(path)) return read_records(path, key, document);
-  document(read_whole(path));
+  if (!has_documents(path)) return document(read_whole(path));
+  RecordReader reader(path, {});
+  for (Json record; reader.next(record);) document(document_of(record, key, reader.where()));
 }
 
 ShuffledIndex::ShuffledIndex(int64_t count, uint64_t key) : count_(static_cast<uint64_t>(count)), key_(key) {

@@ -407,7 +407,7 @@ constexpr Row<Filter> kTextMethods[] = {
     {"isdigit",
         [](V v, A, B b) -> Value {
           b.read(v.text()->size());
-          return !v.text()->empty() && v.text()->find_first_not_of("0123456789") == std::string::npos;
+          return is_digits(*v.text());
         }},
     {"join", [](V v, A a, B b) { return join_filter(other(a), {.positional = {v}, .named = {}}, b); }},
     {"lower", [](V v, A, B b) -> Value { return lower_ascii(to_text(v, b)); }},

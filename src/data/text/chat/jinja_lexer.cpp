@@ -6,7 +6,6 @@
 namespace linnet::jinja {
 namespace {
 constexpr size_t kLongest = 2000;  // tokens between two marks: their closures call each other
-constexpr const char* kTemplateSpace = " \t\n\r\f\v";
 
 bool is_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -57,10 +56,10 @@ class Lexer {
     const size_t end = std::min(mark, source_.size());
     std::string text = source_.substr(at_, end - at_);
     if (const char sign = at(mark + 2); mark != source_.npos && sign == '-') {
-      text.resize(text.find_last_not_of(kTemplateSpace) + 1);
+      text.resize(text.find_last_not_of(kSpace) + 1);
     } else if (mark != source_.npos && source_[mark + 1] != '{' && sign != '+') {
       const size_t line = text.rfind('\n') + 1;
-      if ((line > 0 || line_starts_) && text.find_first_not_of(kTemplateSpace, line) == text.npos) text.resize(line);
+      if ((line > 0 || line_starts_) && text.find_first_not_of(kSpace, line) == text.npos) text.resize(line);
     }
     if (!text.empty()) push(Token::kText, std::move(text));
     advance(end);
@@ -68,7 +67,7 @@ class Lexer {
 
   // `end`: of the tag; `sign`: before its closing mark.
   void finish_tag(size_t end, char sign, bool trims) {
-    if (sign == '-') end = std::min(source_.find_first_not_of(kTemplateSpace, end), source_.size());
+    if (sign == '-') end = std::min(source_.find_first_not_of(kSpace, end), source_.size());
     else if (trims && sign != '+' && at(end) == '\n') ++end;
     advance(end);
     line_starts_ = source_[end - 1] == '\n';
@@ -87,7 +86,7 @@ class Lexer {
     at_ += 2;
     if (at(at_) == '-' || (block && at(at_) == '+')) ++at_;
     for (int depth = 0;;) {
-      advance(std::min(source_.find_first_not_of(kTemplateSpace, at_), source_.size()));
+      advance(std::min(source_.find_first_not_of(kSpace, at_), source_.size()));
       if (at_ >= source_.size()) fail(std::string("a ") + (block ? "{%" : "{{") + " has no end");
       const char c = source_[at_];
       const bool sign = (c == '-' || c == '+') && source_.compare(at_ + 1, 2, close) == 0;
@@ -109,7 +108,7 @@ class Lexer {
     tokens_.resize(tag);
     for (size_t begin = source_.find("{%", at_); begin != source_.npos; begin = source_.find("{%", begin + 2)) {
       const size_t sign = at(begin + 2) == '-' || at(begin + 2) == '+';
-      const size_t name = source_.find_first_not_of(kTemplateSpace, begin + 2 + sign);
+      const size_t name = source_.find_first_not_of(kSpace, begin + 2 + sign);
       if (name == source_.npos || source_.compare(name, 6, "endraw") != 0) continue;
       const size_t end = source_.find("%}", name);
       if (end == source_.npos) break;

@@ -202,12 +202,7 @@ std::string PipelineTokenizer::decode(std::span<const TokenId> ids, bool skip_sp
     if (!token.empty()) tokens.push_back(std::move(token));
   }
   for (const TokenDecoder& decoder : pipeline_.decoders) decoder(tokens);
-  std::string text;
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    if (i > 0 && pipeline_.join_by_space) text += ' ';
-    text += tokens[i];
-  }
-  return text;
+  return joined(tokens, pipeline_.join_by_space ? " " : "");
 }
 
 std::string PipelineTokenizer::piece(TokenId id) const {

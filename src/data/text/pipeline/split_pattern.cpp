@@ -30,8 +30,7 @@ const std::array<bool, 0x1100>& pages() {
 
 const Range* find(char32_t c) {
   if (!pages()[c >> 8]) return nullptr;
-  const Range* range = std::lower_bound(
-      std::begin(kRecent), std::end(kRecent), c, [](const Range& r, char32_t value) { return r.last < value; });
+  const Range* range = std::ranges::lower_bound(kRecent, c, {}, &Range::last);
   return range != std::end(kRecent) && range->first <= c ? range : nullptr;
 }
 

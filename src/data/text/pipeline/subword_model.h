@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 #include "base/json.h"
+#include "base/numbers.h"
 #include "data/text/byte_trie.h"
 #include "data/text/tokenizer.h"
 
@@ -146,9 +147,7 @@ inline uint64_t hash_piece(std::string_view bytes) {
   const char* p = bytes.data();
   size_t left = bytes.size();
   for (; left >= 8; p += 8, left -= 8) {
-    uint64_t part;
-    std::memcpy(&part, p, 8);
-    hash = (hash ^ part) * 0xbf58476d1ce4e5b9u;
+    hash = (hash ^ number_at<uint64_t>(p)) * 0xbf58476d1ce4e5b9u;
     hash ^= hash >> 32;
   }
   uint64_t part = 0;

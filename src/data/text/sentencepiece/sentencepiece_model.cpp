@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 #include "base/fail.h"
+#include "base/numbers.h"
 #include "data/text/sentencepiece/sentencepiece_pretrained.h"
 #include "data/text/unicode/utf8.h"
 
@@ -22,9 +23,8 @@ bool is_ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
 }  // namespace
 
 CharsmapTable::CharsmapTable(std::string_view table, const std::string& where) {
-  uint32_t bytes = 0;
-  if (table.size() < sizeof bytes) fail_user(where, " has a damaged table of replacements (too short)");
-  std::memcpy(&bytes, table.data(), sizeof bytes);
+  if (table.size() < sizeof(uint32_t)) fail_user(where, " has a damaged table of replacements (too short)");
+  const auto bytes = number_at<uint32_t>(table.data());
   table.remove_prefix(sizeof bytes);
   if (bytes % sizeof(uint32_t) != 0 || bytes == 0 || bytes >= table.size())
     fail_user(where, " has a damaged table of replacements (its trie's size)");
@@ -77,13 +77,6 @@ SentencePieceNormalizer::SentencePieceNormalizer(const SentencePieceModelFile::N
   }
 }
 
-void SentencePieceNormalizer::apply(std::string_view text, std::string& out, std::vector<size_t>* sources) const {
-  out.clear();
-  if (!sources) return rewrite<false>(text, out, nullptr);
-  sources->clear();
-  rewrite<true>(text, out, sources);
-}
-
 bool SentencePieceNormalizer::is_plain(std::string_view text, size_t at) const {
   return plain_[static_cast<unsigned char>(text[at])] && (at + 1 == text.size() || is_ascii(text[at + 1]));
 }
@@ -98,8 +91,9 @@ SentencePieceNormalizer::Prefix SentencePieceNormalizer::prefix_of(std::string_v
   return {text.substr(0, length), length};
 }
 
-template <bool kTracked>
-void SentencePieceNormalizer::rewrite(std::string_view text, std::string& out, std::vector<size_t>* sources) const {
+void SentencePieceNormalizer::apply(std::string_view text, std::string& out, std::vector<size_t>* sources) const {
+  out.clear();
+  if (sources) sources->clear();
   size_t at = 0;
   while (remove_extra_ && at < text.size()) {
     const Prefix prefix = prefix_of(text.substr(at));
@@ -110,7 +104,7 @@ void SentencePieceNormalizer::rewrite(std::string_view text, std::string& out, s
 
   const auto put = [&](std::string_view bytes) {
     out += bytes;
-    if constexpr (kTracked) sources->insert(sources->end(), bytes.size(), at);
+    if (sources) sources->insert(sources->end(), bytes.size(), at);
   };
   const std::string_view space = escape_ ? kSpaceSymbol : std::string_view(" ");
   if (!suffix_ && dummy_prefix_) put(space);
@@ -121,7 +115,7 @@ void SentencePieceNormalizer::rewrite(std::string_view text, std::string& out, s
     while (end < text.size() && text[end] != ' ' && is_plain(text, end)) ++end;
     if (end > at) {
       out += text.substr(at, end - at);
-      if constexpr (kTracked)
+      if (sources)
         for (size_t i = at; i < end; ++i) sources->push_back(i);
       at = end;
       after_space = false;
@@ -146,10 +140,10 @@ void SentencePieceNormalizer::rewrite(std::string_view text, std::string& out, s
   // Drops the spaces at the end.
   while (remove_extra_ && std::string_view(out).ends_with(space)) {
     out.resize(out.size() - space.size());
-    if constexpr (kTracked) at = (*sources)[out.size()], sources->resize(out.size());
+    if (sources) at = (*sources)[out.size()], sources->resize(out.size());
   }
   if (suffix_ && dummy_prefix_) put(space);
-  if constexpr (kTracked) sources->push_back(at);
+  if (sources) sources->push_back(at);
 }
 
 using File = SentencePieceModelFile;

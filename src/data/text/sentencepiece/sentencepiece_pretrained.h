@@ -80,7 +80,6 @@ class SentencePieceNormalizer {
     size_t length;
   };
   Prefix prefix_of(std::string_view text) const;
-  template <bool kTracked> void rewrite(std::string_view text, std::string& out, std::vector<size_t>* sources) const;
   bool is_plain(std::string_view text, size_t at) const;
 
   CharsmapTable table_;

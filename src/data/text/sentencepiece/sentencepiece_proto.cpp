@@ -3,6 +3,7 @@
 #include <cstring>
 #include <unordered_set>
 #include "base/fail.h"
+#include "base/numbers.h"
 #include "base/protobuf.h"
 #include "data/text/sentencepiece/sentencepiece_pretrained.h"
 #include "data/text/unicode/utf8.h"
@@ -16,9 +17,8 @@ using Fail = ProtoReader::Fail;
 void check_charsmap(std::string_view table, const Fail& fail_model) {
   if (table.empty()) return;
   const auto fail = [&](const char* what) { fail_model(std::string("its table of replacements ") + what); };
-  uint32_t bytes = 0;
-  if (table.size() <= sizeof bytes) fail("is too short");
-  std::memcpy(&bytes, table.data(), sizeof bytes);
+  if (table.size() <= sizeof(uint32_t)) fail("is too short");
+  const auto bytes = number_at<uint32_t>(table.data());
   table.remove_prefix(sizeof bytes);
   if (bytes == 0 || bytes % 4 != 0 || bytes >= table.size()) fail("has a wrong size");
   std::vector<uint32_t> units(bytes / 4);

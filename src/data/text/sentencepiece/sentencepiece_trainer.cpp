@@ -113,8 +113,7 @@ std::string number_after(const std::string& text, const std::string& words) {
     fail_user(wanted, " is too small for the training text; its characters and the special tokens need ", least,
         " (or lower character_coverage)");
   while (!message.empty() && std::isspace(static_cast<unsigned char>(message.back()))) message.pop_back();
-  const size_t line = message.rfind('\n');
-  if (line != message.npos) message.erase(0, line + 1);
+  message.erase(0, message.rfind('\n') + 1);
   fail_user("SentencePiece cannot train a tokenizer: ", message.empty() ? "no reason given" : message);
 }
 
@@ -126,37 +125,31 @@ void check_options(const TokenizerOptions& options, const std::vector<std::strin
         " special tokens and be at most ", kMaxVocabulary);
   if (!(options.character_coverage >= 0.98 && options.character_coverage <= 1))
     fail_user("character_coverage is ", options.character_coverage, "; it must lie in 0.98..1");
-  if (std::all_of(lines.begin(), lines.end(),
-          [](const std::string& line) { return line.find_first_not_of(" \t\r\n") == line.npos; }))
+  if (std::ranges::all_of(lines, [](const std::string& line) { return trimmed(line, " \t\r\n").empty(); }))
     fail_user("the training text has nothing to make a vocabulary of");
 }
 }  // namespace
 
 std::string train_sentencepiece(const TokenizerOptions& options, const std::vector<std::string>& lines) {
   check_options(options, lines);
-  int result[2];
-  const int output = ::memfd_create("sentencepiece", MFD_CLOEXEC);
-  if (output < 0 || ::pipe2(result, O_CLOEXEC) != 0) fail_errno("cannot start the tokenizer's training");
+  int ends[2];
+  const Descriptor output(::memfd_create("sentencepiece", MFD_CLOEXEC));
+  if (!output.open() || ::pipe2(ends, O_CLOEXEC) != 0) fail_errno("cannot start the tokenizer's training");
+  const Descriptor result(ends[0]);
+  Descriptor sent(ends[1]);
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
-  if (child == 0) train_in_child(options, lines, parent, result[1], output);
-  const int code = errno;
-  ::close(result[1]);
-  std::string answer;
-  int status = 0;
-  if (child > 0) {
-    wait_for_answer(result[0]);
-    read_to_end(result[0], answer);
-    while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
-  }
-  ::close(result[0]);
-  ::lseek(output, 0, SEEK_SET);
-  std::string printed;
-  read_to_end(output, printed);
-  ::close(output);
-  errno = code;
+  if (child == 0) train_in_child(options, lines, parent, sent.get(), output.get());
   if (child < 0) fail_errno("cannot start the tokenizer's training");
+  sent.close();
+  std::string answer, printed;
+  int status = 0;
+  wait_for_answer(result.get());
+  read_to_end(result.get(), answer);
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  ::lseek(output.get(), 0, SEEK_SET);
+  read_to_end(output.get(), printed);
 
   if (WIFSIGNALED(status)) {
     fail_system("training the tokenizer was stopped by signal " + std::to_string(WTERMSIG(status)) + " (" +

@@ -116,11 +116,11 @@ bool is_white_space(char32_t c) {
          c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
-std::vector<std::string_view> split_white_space(std::string_view text) {
+std::vector<std::string_view> split_white_space(std::string_view text, bool (*is_space)(char32_t)) {
   std::vector<std::string_view> words;
   size_t start = 0;
   for (const Utf8Character& character : utf8_characters(text)) {
-    if (!is_white_space(character.code_point())) continue;
+    if (!is_space(character.code_point())) continue;
     if (character.begin > start) words.push_back(text.substr(start, character.begin - start));
     start = character.end;
   }

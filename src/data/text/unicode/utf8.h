@@ -59,7 +59,7 @@ inline std::string to_utf8(std::u32string_view text) {
 bool is_white_space(char32_t code_point);
 
 // The non-empty pieces of `text` between runs of white space, as views.
-std::vector<std::string_view> split_white_space(std::string_view text);
+std::vector<std::string_view> split_white_space(std::string_view text, bool (*is_space)(char32_t) = is_white_space);
 
 // The text without a leading byte order mark, as Windows editors write it.
 inline std::string_view without_mark(std::string_view text) {
