@@ -15,7 +15,7 @@ namespace linnet {
 Precision precision_of(const std::string& name);
 // [[train.groups]] and `freeze`; with adapters, all but adapters and new heads is frozen too.
 std::vector<ParameterGroup> parameter_groups(const Config& config);
-TrainerOptions trainer_options(const Config& config, bool training);
+TrainerOptions trainer_options(const Config& config, bool training, bool verify_plans = true);
 
 // The schedule without its last step.
 Schedule schedule_of(const Config& config);
