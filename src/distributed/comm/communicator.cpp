@@ -190,11 +190,12 @@ void sum_over_ranks(Communicator& group, std::span<float> values, std::span<floa
   const size_t piece_size = whole ? values.size() : kSummedPiece;
   for (size_t done = 0; done < values.size(); done += piece_size) {
     const std::span<float> piece = values.subspan(done, std::min(piece_size, values.size() - done));
-    const auto part = [&](size_t rank) {
-      if (whole) return piece;
+    const auto share = [&](size_t rank) -> Slice {
+      if (whole) return {0, piece.size()};
       const size_t first = piece.size() * rank / ranks;
-      return piece.subspan(first, piece.size() * (rank + 1) / ranks - first);
+      return {first, piece.size() * (rank + 1) / ranks - first};
     };
+    const auto part = [&](size_t rank) { return piece.subspan(share(rank).first, share(rank).count); };
     auto& [outgoing, incoming, parts] = group.empty_lists();
     const std::span<float> mine = part(own);
     float* location = scratch.data();
@@ -207,14 +208,9 @@ void sum_over_ranks(Communicator& group, std::span<float> values, std::span<floa
     }
     group.exchange(outgoing, incoming, Communicator::Wait::kSoon);
     add_in_order(pool, parts, mine.data(), mine.size());
-    if (whole) continue;
-    outgoing.clear(), incoming.clear();
-    for (size_t rank = 0; rank < ranks; ++rank) {
-      if (rank == own) continue;
-      outgoing.push_back({static_cast<int>(rank), std::as_bytes(mine)});
-      incoming.push_back({static_cast<int>(rank), std::as_writable_bytes(part(rank))});
-    }
-    group.exchange(outgoing, incoming, Communicator::Wait::kSoon);
+    if (!whole)
+      all_gather_parts(group, std::as_writable_bytes(piece),
+          [&](int rank) { return bytes_of_values(share(static_cast<size_t>(rank)), sizeof(float)); });
   }
 }
 }  // namespace linnet
