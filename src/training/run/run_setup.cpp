@@ -406,11 +406,7 @@ TrainerOptions trainer_options(const Config& config, bool training, bool verify_
 Schedule schedule_of(const Config& whole) {
   const TrainConfig& config = whole.train;
   Schedule schedule;
-  using Kind = Schedule::Kind;
-  schedule.kind = config.schedule == "linear"         ? Kind::kLinear
-                  : config.schedule == "cosine"       ? Kind::kCosine
-                  : config.schedule == "inverse_sqrt" ? Kind::kInverseSqrt
-                                                      : Kind::kConstant;
+  schedule.kind = enum_value<Schedule::Kind>(config.schedule).value_or(Schedule::Kind::kConstant);
   schedule.peak = peak_learning_rate(whole), schedule.final = config.final_learning_rate;
   schedule.warmup_steps = config.warmup_steps;
   return schedule;
