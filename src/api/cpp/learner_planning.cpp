@@ -239,7 +239,7 @@ void Learner::State::add_kind(const InputTypes* types, bool trained) {
     capacities[name] = std::max(capacities[name], bytes);
   };
   for (const auto& [name, type] : kind.used) reserve(name, type.bytes());
-  if (kind.mask_rows > 0) reserve(kRowMask, static_cast<size_t>(kind.mask_rows) * sizeof(float));
+  if (kind.mask_rows > 0) reserve(kRowMask, float_bytes(kind.mask_rows));
 }
 
 void Learner::State::plan() {

@@ -191,7 +191,7 @@ bool equals_tensor(const BoundRow& bound, FileDType dtype, const std::byte* data
     const int64_t count = std::min(kPiece, total - first);
     read_floats(dtype, data + static_cast<size_t>(first) * file_dtype_size(dtype), count, file.data());
     gather(bound, parameters, first, count, ours.data());
-    if (std::memcmp(file.data(), ours.data(), static_cast<size_t>(count) * sizeof(float)) != 0) return false;
+    if (std::memcmp(file.data(), ours.data(), float_bytes(count)) != 0) return false;
   }
   return true;
 }

@@ -408,7 +408,7 @@ void save_adapters(const PretrainedModel& model, const ParameterLayout& layout,
   ParameterTarget target = parameters;
   target.finished = [&](const ParameterSlot& slot) {
     if (!kept.contains(slot.spec.name))
-      give_back_pages(parameters + slot.offset, static_cast<size_t>(slot.spec.shape.elements()) * sizeof(float));
+      give_back_pages(parameters + slot.offset, float_bytes(slot.spec.shape.elements()));
   };
   load(target);
   std::vector<SafetensorsTensor> tensors;
