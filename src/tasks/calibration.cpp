@@ -153,9 +153,7 @@ StaticScales calibrate(const CalibrationRequest& request) {
       .examples = std::ssize(examples),
       .keep = request.keep,
       .input_scales = observer->scales(request.method)};
-  std::erase_if(scales.input_scales, [&](const auto& scale) {
-    return std::ranges::any_of(request.keep, [&](const std::string& kept) { return matches(scale.first, kept); });
-  });
+  std::erase_if(scales.input_scales, [&](const auto& scale) { return matches_any(scale.first, request.keep); });
   if (scales.input_scales.empty())
     fail_user(name,
         " has no linear layer or convolution of at least 16 features from 32 numbers or more that is not kept in "

@@ -60,12 +60,9 @@ std::set<std::string> inputs_of(const Graph& graph, ValueId value) {
 
 // Whether the group has a parameter that no earlier one has.
 bool reaches_any(std::span<const TrainingGroup> groups, size_t number, const ParameterLayout& layout) {
-  const auto has = [](const TrainingGroup& group, const std::string& name) {
-    return std::ranges::any_of(group.patterns, [&](const std::string& pattern) { return matches(name, pattern); });
-  };
   return std::ranges::any_of(layout.parameters(), [&](const ParameterSlot& slot) {
-    return has(groups[number], slot.spec.name) &&
-           std::ranges::none_of(groups.first(number), [&](const TrainingGroup& g) { return has(g, slot.spec.name); });
+    const auto has_it = [&](const TrainingGroup& group) { return matches_any(slot.spec.name, group.patterns); };
+    return has_it(groups[number]) && std::ranges::none_of(groups.first(number), has_it);
   });
 }
 

@@ -74,10 +74,6 @@ void gather(const BoundRow& bound, const float* parameters, int64_t first, int64
     }
 }
 
-bool any_matches(const std::vector<std::string>& patterns, const std::string& name) {
-  return std::ranges::any_of(patterns, [&](const std::string& pattern) { return matches(name, pattern); });
-}
-
 std::string and_more(size_t count) { return count > 1 ? " (and " + std::to_string(count - 1) + " more)" : ""; }
 
 std::vector<const MatchedRow*> tensors_of(const TensorMatch& match, const ParameterSlot& slot) {
@@ -282,8 +278,8 @@ void TensorMatch::check_extra() {
     if (known.contains(name)) continue;
     const std::string& prefix = model_.names.prefix;
     const std::string bare = !prefix.empty() && name.starts_with(prefix) ? name.substr(prefix.size()) : name;
-    if (any_matches(model_.names.computed, bare)) continue;
-    if (any_matches(model_.names.other_heads, bare)) unused.push_back(weight->name);
+    if (matches_any(bare, model_.names.computed)) continue;
+    if (matches_any(bare, model_.names.other_heads)) unused.push_back(weight->name);
     else extra.push_back(weight);
   }
   if (!extra.empty())

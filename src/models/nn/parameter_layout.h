@@ -45,6 +45,7 @@ struct ParameterGroup {
 };
 
 bool matches(std::string_view name, std::string_view pattern);
+bool matches_any(std::string_view name, const std::vector<std::string>& patterns);
 
 // The parameter up to which all together have more than `most` elements; null: there is none.
 const ParameterSpec* find_beyond(const std::vector<ParameterSpec>& specs, int64_t most);

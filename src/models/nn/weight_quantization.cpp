@@ -19,9 +19,7 @@ std::optional<PackedShape> WeightQuantization::choose(const ParameterSpec& spec)
       shape.columns > PackedShape::kMostColumns)
     return {};
   // Products of adapters and of experts have no kernel for these formats.
-  for (const char* pattern : {"*.lora_A.*", "*.lora_B.*", "*.experts.*"})
-    if (matches(spec.name, pattern)) return {};
-  if (std::ranges::any_of(keep, [&](const std::string& pattern) { return matches(spec.name, pattern); })) return {};
+  if (matches_any(spec.name, {"*.lora_A.*", "*.lora_B.*", "*.experts.*"}) || matches_any(spec.name, keep)) return {};
   return is_in_blocks ? in_file->second : shape;
 }
 
