@@ -127,11 +127,6 @@ void copy_model(const std::string& from, const std::string& to) {
     throw;
   }
 }
-
-bool is_same_folder(const std::string& a, const std::string& b) {
-  std::error_code problem;
-  return fs::equivalent(a, b, problem);
-}
 }  // namespace
 
 StaticScales calibrate(const CalibrationRequest& request) {
@@ -163,7 +158,7 @@ StaticScales calibrate(const CalibrationRequest& request) {
 }
 
 void save_quantized(const std::string& model, const StaticScales& scales, const std::string& out) {
-  if (!is_same_folder(model, out)) {
+  if (std::error_code problem; !fs::equivalent(model, out, problem)) {
     if (file_exists(out) && !(fs::is_directory(out) && fs::is_empty(out))) fail_user("'", out, "' exists already");
     try {
       copy_model(model, out);

@@ -93,11 +93,6 @@ void check_translation_vocabulary(const TranslationModel& model, const std::stri
     fail_user(
         "the tokenizer has ", have, " tokens, the model in '", folder, "' only ", model.model->output_vocab_size());
 }
-
-void check_translation_length(const Config& config, const EncoderDecoder& model) {
-  if (config.model.max_seq_len > model.max_length())
-    fail_user("max_seq_len = ", config.model.max_seq_len, ", and the model takes ", model.max_length(), " tokens");
-}
 }  // namespace
 
 void TranslationModel::save_assets(const std::string& folder) const {
@@ -133,7 +128,8 @@ TranslationModel open_translation_folder(
   take_generation_tokens(model.pretrained->config, read_generation_config(folder));
   set_special(model, config);
   check_translation_vocabulary(model, folder);
-  check_translation_length(config, *model.model);
+  if (const int64_t most = model.model->max_length(); config.model.max_seq_len > most)
+    fail_user("max_seq_len = ", config.model.max_seq_len, ", and the model takes ", most, " tokens");
   return model;
 }
 
