@@ -32,14 +32,6 @@ void all_gather_parts(Communicator& world, std::span<std::byte> all, FunctionRef
   world.exchange(outgoing, incoming);
 }
 
-Slice equal_blocks(size_t count, int rank, int size) {
-  const size_t blocks = block_count(count), ranks = static_cast<size_t>(size);
-  const auto first = [&](int r) {
-    return blocks / ranks * static_cast<size_t>(r) + blocks % ranks * static_cast<size_t>(r) / ranks;
-  };
-  return {first(rank), first(rank + 1) - first(rank)};
-}
-
 Slice bytes_of_values(Slice values, size_t size) { return {values.first * size, values.count * size}; }
 
 constexpr size_t kSummedPiece = size_t{1} << 18;  // floats that are summed at once
@@ -99,9 +91,12 @@ void all_gather(Communicator& world, std::span<const std::byte> mine, std::span<
 }
 
 Slice slice(size_t count, int rank, int size) {
-  const Slice blocks = equal_blocks(count, rank, size);
-  const auto value = [&](size_t block) { return std::min(block * kSliceUnit, count); };
-  return {value(blocks.first), value(blocks.first + blocks.count) - value(blocks.first)};
+  const size_t blocks = block_count(count), ranks = static_cast<size_t>(size);
+  const auto first = [&](size_t r) {
+    return std::min((blocks / ranks * r + blocks % ranks * r / ranks) * kSliceUnit, count);
+  };
+  const auto own = static_cast<size_t>(rank);
+  return {first(own), first(own + 1) - first(own)};
 }
 
 Slice overlap(Slice a, Slice b) {
