@@ -38,8 +38,8 @@ std::vector<Target> linear_layers(PretrainedModel& model) {
   for (const NameRow& row : model.names.rows) {
     if (row.role != TensorRole::kRequired || !row.tensor.ends_with(kWeight) || !row.parameter.ends_with(kWeight))
       continue;
-    const auto layer = layers.find(without(row.parameter, kWeight));
-    if (layer != layers.end()) targets.push_back({row, layer->second, without(row.tensor, kWeight)});
+    if (Linear* layer = find_or(layers, without(row.parameter, kWeight), nullptr))
+      targets.push_back({row, layer, without(row.tensor, kWeight)});
   }
   return targets;
 }

@@ -7,9 +7,8 @@
 
 namespace linnet {
 std::optional<PackedShape> WeightQuantization::choose(const ParameterSpec& spec) const {
-  const auto in_file = blocks.find(spec.name);
-  const bool is_in_blocks = in_file != blocks.end();
-  const std::optional<WeightFormat> format = is_in_blocks ? in_file->second.format : spec.table ? table : linear;
+  const PackedShape* in_file = find_value(blocks, spec.name);
+  const std::optional<WeightFormat> format = in_file ? in_file->format : spec.table ? table : linear;
   if (!format || !spec.trainable || spec.shape.rank() == 0) return {};
   const PackedShape shape{*format, spec.shape[0], spec.shape.elements(1, spec.shape.rank())};
   // Filters [O, R, S, C] of square windows. ONNX has them in another order.
@@ -20,7 +19,7 @@ std::optional<PackedShape> WeightQuantization::choose(const ParameterSpec& spec)
     return {};
   // Products of adapters and of experts have no kernel for these formats.
   if (matches_any(spec.name, {"*.lora_A.*", "*.lora_B.*", "*.experts.*"}) || matches_any(spec.name, keep)) return {};
-  return is_in_blocks ? in_file->second : shape;
+  return in_file ? *in_file : shape;
 }
 
 const std::vector<std::string>& quantization_words() {
