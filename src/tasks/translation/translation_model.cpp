@@ -86,13 +86,6 @@ void take_generation_tokens(ConfigFile& config, const GenerationConfig& author) 
   take("decoder_start_token_id", author.decoder_start);
   take("forced_bos_token_id", author.forced_begin);
 }
-
-void check_translation_vocabulary(const TranslationModel& model, const std::string& folder) {
-  const int64_t have = std::max(model.tokenizers.source->vocab_size(), model.tokenizers.target->vocab_size());
-  if (have > model.model->output_vocab_size())
-    fail_user(
-        "the tokenizer has ", have, " tokens, the model in '", folder, "' only ", model.model->output_vocab_size());
-}
 }  // namespace
 
 void TranslationModel::save_assets(const std::string& folder) const {
@@ -127,7 +120,9 @@ TranslationModel open_translation_folder(
   model.tokenizers = open_tokenizers(folder);
   take_generation_tokens(model.pretrained->config, read_generation_config(folder));
   set_special(model, config);
-  check_translation_vocabulary(model, folder);
+  const int64_t have = std::max(model.tokenizers.source->vocab_size(), model.tokenizers.target->vocab_size());
+  if (const int64_t takes = model.model->output_vocab_size(); have > takes)
+    fail_user("the tokenizer has ", have, " tokens, the model in '", folder, "' only ", takes);
   if (const int64_t most = model.model->max_length(); config.model.max_seq_len > most)
     fail_user("max_seq_len = ", config.model.max_seq_len, ", and the model takes ", most, " tokens");
   return model;
