@@ -8,7 +8,6 @@
 #include "base/thread_pool.h"
 #include "engine/exec/backend.h"
 #include "formats/weight_files.h"
-#include "models/families/binding.h"
 #include "training/trainer/checkpoint.h"
 
 namespace linnet {

@@ -167,12 +167,6 @@ void read_tensor(const BoundRow& bound, FileDType dtype, const std::byte* data, 
   }
 }
 
-void transpose_each(int64_t matrices, int64_t rows, int64_t columns, const float* from, float* to) {
-  for (int64_t matrix = 0; matrix < matrices; ++matrix, from += rows * columns, to += rows * columns)
-    for (int64_t row = 0; row < rows; ++row)
-      for (int64_t column = 0; column < columns; ++column) to[column * rows + row] = from[row * columns + column];
-}
-
 void write_tensor(
     const BoundRow& bound, const float* parameters, FileDType dtype, int64_t first, int64_t count, std::byte* out) {
   std::vector<float> values(count);
