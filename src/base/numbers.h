@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -85,6 +86,10 @@ template <class T> std::optional<T> parse_number(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return {};
   return value;
+}
+inline std::optional<double> parse_finite(std::string_view text) {  // neither infinite nor NaN
+  const auto value = parse_number<double>(text);
+  return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
 // Hash functions and random numbers, the same on every machine.

@@ -29,6 +29,12 @@ std::optional<DType> engine_dtype(FileDType dtype);  // the same bits; empty: th
 void read_floats(FileDType dtype, const std::byte* data, int64_t count, float* out);
 // For the four float types; rounds to nearest even, NaN stays NaN, values beyond the largest become infinity.
 void write_floats(FileDType dtype, const float* values, int64_t count, std::byte* out);
+// Filters [O, C, R, S] to and from [O, R, S, C]: transposes a matrix [rows, columns] of each.
+inline void transpose_each(int64_t matrices, int64_t rows, int64_t columns, const float* from, float* to) {
+  for (int64_t matrix = 0; matrix < matrices; ++matrix, from += rows * columns, to += rows * columns)
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t column = 0; column < columns; ++column) to[column * rows + row] = from[row * columns + column];
+}
 // Integers and truth values. Values beyond 64 signed bits wrap, so user-facing callers check the range.
 void read_integers(FileDType dtype, const std::byte* data, int64_t count, int64_t* out);
 

@@ -9,7 +9,6 @@
 #include "engine/exec/interpreter.h"
 #include "engine/ops/movement/movement.h"
 #include "formats/safetensors.h"
-#include "models/families/binding.h"
 #include "models/nn/initializer.h"
 #include "models/nn/trace.h"
 #include "onnx/compose.h"

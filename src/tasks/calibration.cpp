@@ -127,11 +127,6 @@ void copy_model(const std::string& from, const std::string& to) {
     throw;
   }
 }
-
-bool is_same_folder(const std::string& a, const std::string& b) {
-  std::error_code problem;
-  return fs::equivalent(a, b, problem);
-}
 }  // namespace
 
 StaticScales calibrate(const CalibrationRequest& request) {
@@ -153,9 +148,7 @@ StaticScales calibrate(const CalibrationRequest& request) {
       .examples = std::ssize(examples),
       .keep = request.keep,
       .input_scales = observer->scales(request.method)};
-  std::erase_if(scales.input_scales, [&](const auto& scale) {
-    return std::ranges::any_of(request.keep, [&](const std::string& kept) { return matches(scale.first, kept); });
-  });
+  std::erase_if(scales.input_scales, [&](const auto& scale) { return matches_any(scale.first, request.keep); });
   if (scales.input_scales.empty())
     fail_user(name,
         " has no linear layer or convolution of at least 16 features from 32 numbers or more that is not kept in "
@@ -165,7 +158,7 @@ StaticScales calibrate(const CalibrationRequest& request) {
 }
 
 void save_quantized(const std::string& model, const StaticScales& scales, const std::string& out) {
-  if (!is_same_folder(model, out)) {
+  if (std::error_code problem; !fs::equivalent(model, out, problem)) {
     if (file_exists(out) && !(fs::is_directory(out) && fs::is_empty(out))) fail_user("'", out, "' exists already");
     try {
       copy_model(model, out);

@@ -18,12 +18,6 @@
 
 namespace linnet {
 namespace {
-TrainerOptions options_of(const Config& config, bool training, bool verify_plans) {
-  TrainerOptions options = trainer_options(config, training);
-  options.verify_plans = verify_plans;
-  return options;
-}
-
 // Refuses a forgotten unit or an extra zero before an hour of planning.
 void check_parameters(const ParameterLayout& layout) {
   const double bytes = 4.0 * static_cast<double>(layout.stored_count() + layout.constant_count()) +
@@ -98,7 +92,7 @@ Session::Session(const Config& config, Module& model, bool training, bool verify
     : training(training), layout(model, parameter_groups(config), prepare_quantization(config, model, training),
                               division_of(config, model, training, loss)),
       store(open_backend(config.train.device)), shared(add_shared_regions(store)),
-      trainer(std::make_unique<Trainer>(layout, store, shared, options_of(config, training, verify_plans))) {
+      trainer(std::make_unique<Trainer>(layout, store, shared, trainer_options(config, training, verify_plans))) {
   if (verify_plans) check_parameters(layout);
 }
 

@@ -134,8 +134,7 @@ std::string parameters_text(const SafetensorsFile& weights) {
 }
 
 double number(const SafetensorsFile& state, const char* key) {
-  const auto found = state.metadata().find(key);
-  return found == state.metadata().end() ? 0 : std::atof(found->second.c_str());
+  return std::atof(find_or(state.metadata(), key, "0").c_str());
 }
 
 std::string training_text(const SafetensorsFile& state, const TrainConfig& train) {

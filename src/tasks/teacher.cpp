@@ -61,7 +61,7 @@ std::shared_ptr<const Teacher> Teacher::open(
 void Teacher::declare(Store& store) const {
   declare_flat(store, layout_, kWeights, MemoryKind::kParameters, false);
   if (layout_.constant_count() > 0)
-    store.declare(kConstants, MemoryKind::kConstants, static_cast<size_t>(layout_.constant_count()) * sizeof(float));
+    store.declare(kConstants, MemoryKind::kConstants, float_bytes(layout_.constant_count()));
 }
 
 void Teacher::load(const Store& store, ThreadPool& pool) const {

@@ -52,16 +52,6 @@ void check_fit_options(const FitOptions& options) {
     fail_user("fit() needs epochs, max_steps and patience that are not negative");
   if (options.patience > 0 && !options.validation) fail_user("fit() with patience needs validation data");
 }
-
-struct RunningMean {
-  double sum = 0;
-  int64_t count = 0;
-  void add(const StepResult& result) {
-    sum += result.loss * static_cast<double>(result.count);
-    count += result.count;
-  }
-  double value() const { return count > 0 ? sum / static_cast<double>(count) : 0; }
-};
 }  // namespace
 
 void Learner::State::fail_kind(const Arrays& batch, const char* does) const {
@@ -411,7 +401,7 @@ FitReport Learner::fit(Loader& loader, const FitOptions& options) {
   std::vector<Arrays> micro(accumulate);
   while (go_on && loader.position().epoch < last_epoch) {
     const int64_t epoch = loader.position().epoch;
-    RunningMean mean;
+    LossTotal total{};
     FitEvent event{.epoch = epoch};
     while (go_on && loader.position().epoch == epoch) {
       // A step may take micro-batches of the next epoch, so that every batch is trained on.
@@ -425,14 +415,15 @@ FitReport Learner::fit(Loader& loader, const FitOptions& options) {
       if (!event.result.finite && !event.result.skipped)
         throw Error(ErrorKind::kNumeric,
             "step " + std::to_string(event.step) + ": loss or gradient is not finite; first in " + diagnose());
-      mean.add(event.result);
-      event.mean_loss = mean.value();
+      total.sum += event.result.loss * static_cast<double>(event.result.count);
+      total.tokens += event.result.count;
+      event.mean_loss = total.mean();
       ++report.steps;
       if (options.on_step && !options.on_step(event)) stop("callback");
       if (options.max_steps > 0 && report.steps >= options.max_steps) stop("max_steps");
     }
     ++report.epochs;
-    report.loss = mean.value();
+    report.loss = total.mean();
     if (options.validation) {
       event.evaluation = evaluate(*options.validation, options.metrics, options.before_validation_batch);
       if (!std::isfinite(event.evaluation->loss))

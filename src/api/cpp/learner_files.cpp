@@ -143,17 +143,13 @@ struct Source {
   }
 
  private:
+  // Transposes matrices [in, out] or each output's filters [in, height * width]; other tensors stay as they are.
   void turn_elements(const Shape& shape, const float* from, float* to) const {
-    const int64_t outer = turn == Turn::kFilters ? shape[0] : 1, inner = turn == Turn::kNone ? 1 : shape[-1];
-    const int64_t count = shape.elements();
-    if (turn == Turn::kNone) return void(std::copy_n(from, count, to));
-    // Transposes matrices [in, out] or each output's filters [in, height * width].
-    const int64_t rows = turn == Turn::kFilters ? shape[1] : shape[0],
-                  columns = turn == Turn::kFilters ? shape.elements(2, shape.rank()) : inner;
-    for (int64_t o = 0; o < outer; ++o)
-      for (int64_t r = 0; r < rows; ++r)
-        for (int64_t c = 0; c < columns; ++c)
-          to[o * rows * columns + c * rows + r] = from[o * rows * columns + r * columns + c];
+    const int rank = shape.rank();
+    if (turn == Turn::kMatrix && rank == 2) return transpose_each(1, shape[0], shape[1], from, to);
+    if (turn == Turn::kFilters && rank > 2)
+      return transpose_each(shape[0], shape[1], shape.elements(2, rank), from, to);
+    std::copy_n(from, shape.elements(), to);
   }
 };
 

@@ -58,20 +58,11 @@ std::set<std::string> inputs_of(const Graph& graph, ValueId value) {
   return names;
 }
 
-const LearnerOptions& checked_plan(const LearnerOptions& options, const Learner* owner_learner) {
-  if (owner_learner && options.average_decay > 0)
-    fail_user("a learner that shares weights has no moving average of its own: leave average_decay out");
-  return options;
-}
-
 // Whether the group has a parameter that no earlier one has.
 bool reaches_any(std::span<const TrainingGroup> groups, size_t number, const ParameterLayout& layout) {
-  const auto has = [](const TrainingGroup& group, const std::string& name) {
-    return std::ranges::any_of(group.patterns, [&](const std::string& pattern) { return matches(name, pattern); });
-  };
   return std::ranges::any_of(layout.parameters(), [&](const ParameterSlot& slot) {
-    return has(groups[number], slot.spec.name) &&
-           std::ranges::none_of(groups.first(number), [&](const TrainingGroup& g) { return has(g, slot.spec.name); });
+    const auto has_it = [&](const TrainingGroup& group) { return matches_any(slot.spec.name, group.patterns); };
+    return has_it(groups[number]) && std::ranges::none_of(groups.first(number), has_it);
   });
 }
 
@@ -147,11 +138,13 @@ std::string types_text(const InputTypes& types) {
 
 Learner::State::State(
     const Module& module, TracedLoss given_loss, const std::vector<InputTypes>& shapes, const LearnerOptions& all)
-    : model(&module), loss(std::move(given_loss)), options(checked_plan(all, all.weights)),
+    : model(&module), loss(std::move(given_loss)), options(all),
       owner(all.weights ? &all.weights->state().weights() : nullptr), explicit_types(shapes.empty()),
       trainer_options(linnet::trainer_options(all, owner ? &owner->store : nullptr)),
       layout(module, parameter_groups(all), {}, nullptr, owner ? &owner->layout : nullptr),
       store(*trainer_options.backend) {
+  if (owner && options.average_decay > 0)
+    fail_user("a learner that shares weights has no moving average of its own: leave average_decay out");
   if (!loss) fail_user("a learner needs a loss function");
   if (layout.parameters().empty())
     fail_user("the model has no parameters; they are members of modules: Linear, Parameter");
@@ -243,7 +236,7 @@ void Learner::State::add_kind(const InputTypes* types, bool trained) {
     capacities[name] = std::max(capacities[name], bytes);
   };
   for (const auto& [name, type] : kind.used) reserve(name, type.bytes());
-  if (kind.mask_rows > 0) reserve(kRowMask, static_cast<size_t>(kind.mask_rows) * sizeof(float));
+  if (kind.mask_rows > 0) reserve(kRowMask, float_bytes(kind.mask_rows));
 }
 
 void Learner::State::plan() {
@@ -268,9 +261,8 @@ MemoryPlan Learner::State::memory() const {
     if (region.owner) continue;
     const std::string kind = enum_name(region.kind);
     const size_t bytes = store.device().footprint(region.bytes);
-    const auto found = std::ranges::find(all.kinds, kind, &MemoryUse::kind);
-    if (found == all.kinds.end()) all.kinds.push_back({kind, bytes});
-    else found->bytes += bytes;
+    if (MemoryUse* found = find_item(all.kinds, kind, &MemoryUse::kind)) found->bytes += bytes;
+    else all.kinds.push_back({kind, bytes});
   }
   return all;
 }

@@ -35,12 +35,6 @@ Tensor pick(At x, Tensor places) {
   return gather(At(all, x.where), places);
 }
 
-Shape last_to_one(const Tensor& x) {
-  Shape shape = x.shape();
-  shape.set(-1, 1);
-  return shape;
-}
-
 // x as [rows, n], with the n elements of the reduced axes in each row.
 struct AxesLast {
   Tensor x;
@@ -71,13 +65,10 @@ AxesLast axes_last(At x, const std::vector<int>& axes, const char* op) {
   return moved;
 }
 
-Tensor sum_last(At x) { return sum_to(x, last_to_one(x.value)); }
-
-// The product of the axes' sizes.
-int64_t axes_size(const At& x, const std::vector<int>& axes, const char* op) {
-  int64_t count = 1;
-  for (const int axis : axes) count *= checked_size(x, axis, op);
-  return count;
+Tensor sum_last(At x) {
+  Shape sums = x.value.shape();
+  sums.set(-1, 1);
+  return sum_to(x, sums);
 }
 
 // Moves `axis` of x to the end, applies `function`, and moves it back.
@@ -275,7 +266,9 @@ Tensor mean(At x) { return At(sum(x), x.where) * (1 / static_cast<double>(x.valu
 Tensor mean(At x, int axis) { return mean(x, std::vector{axis}); }
 
 Tensor mean(At x, const std::vector<int>& axes, bool keep) {
-  return At(sum(x, axes, keep), x.where) * (1 / static_cast<double>(axes_size(x, axes, "mean")));
+  int64_t count = 1;
+  for (const int axis : axes) count *= checked_size(x, axis, "mean");
+  return At(sum(x, axes, keep), x.where) * (1 / static_cast<double>(count));
 }
 
 Tensor variance(At x, const std::vector<int>& axes, bool keep) {

@@ -88,10 +88,8 @@ void export_onnx(const Learner& learner, const InputTypes& inputs, const std::fu
     if (trace.graph().outputs().empty()) fail_user("the function given to export_onnx() names no output");
   };
   const auto& s = LearnerAccess::state(learner).weights();
-  const TrainingState& trained = s.trainer->state();
-  trained.pull();
   std::vector<float> flat(s.layout.parameter_count()), unpacked;
-  const ParameterValues values = trained.values(trained.evaluated());
+  const ParameterValues values = s.evaluated_values();
   for (const ParameterSlot& slot : s.layout.parameters())
     std::copy_n(values.of(slot, unpacked), slot.spec.shape.elements(), flat.begin() + slot.offset);
   save_onnx(s.layout, flat.data(), source, path, {.opset = options.opset});

@@ -34,7 +34,7 @@ LoadReport PretrainedModule::load(Learner& learner) {
     report.taken.push_back(above + slot.spec.name);
     s.trainer->state().set_parameter(s.slot_of(report.taken.back()),
         [&](std::span<float> values) { std::copy_n(read, values.size(), values.data()); });
-    give_back_pages(read, static_cast<size_t>(slot.spec.shape.elements()) * sizeof(float));
+    give_back_pages(read, float_bytes(slot.spec.shape.elements()));
   };
   load_parameters(state_->model, state_->layout, target);
   const std::set<std::string> taken(report.taken.begin(), report.taken.end());

@@ -10,6 +10,7 @@
 #include "base/fail.h"
 #include "base/functions.h"
 #include "base/text.h"
+#include "training/run/run_setup.h"
 
 namespace linnet::python {
 namespace {
@@ -215,11 +216,8 @@ FrozenStorage storage_of(const std::string& name) {
   fail_user("there is no storage \"", name, "\"; there are fp32, bf16, int8 and int4");
 }
 
-constexpr const char* kSchedules[] = {"constant", "linear", "cosine", "inverse_sqrt"};  // as in Schedule::Kind
-
 Schedule::Kind schedule_kind(const std::string& name) {
-  for (int i = 0; i < 4; ++i)
-    if (name == kSchedules[i]) return static_cast<Schedule::Kind>(i);
+  if (const auto kind = enum_value<Schedule::Kind>(name)) return *kind;
   fail_user("there is no schedule \"", name, "\"; there are constant, linear, cosine and inverse_sqrt");
 }
 
@@ -244,14 +242,7 @@ std::vector<std::vector<int32_t>> generate(PyGenerator& self, const std::vector<
     const GenerateOptions& options, const std::optional<nb::object>& listener) {
   std::exception_ptr stopped;
   const TextGenerator::Listener hear = [&](int64_t row, int32_t token, std::span<const float>) {
-    const nb::gil_scoped_acquire gil;
-    try {
-      check_signals();
-      return !listener || !(*listener)(row, token).is(nb::handle(Py_False));
-    } catch (...) {
-      stopped = std::current_exception();
-      return false;
-    }
+    return goes_on(stopped, [&] { return listener ? (*listener)(row, token) : nb::object(nb::none()); });
   };
   auto texts = without_gil([&] { return self.generator().generate(prompts, options, hear); });
   if (stopped) std::rethrow_exception(stopped);
@@ -341,8 +332,7 @@ void add_optimizers(nb::module_& module) {
       .def(
           "__call__", [](const Schedule& self, int64_t step) { return learning_rate(self, step); }, "step"_a)
       .def("__repr__", [](const Schedule& self) {
-        return printed("linnet.Schedule(%s, peak=%g, final=%g)", kSchedules[static_cast<size_t>(self.kind)], self.peak,
-            self.final);
+        return printed("linnet.Schedule(%s, peak=%g, final=%g)", enum_name(self.kind), self.peak, self.final);
       });
 }
 

@@ -50,14 +50,7 @@ nb::tuple train(
   TrainRequest request{.folder = run, .resume = resume, .init = init};
   request.program = std::string("linnet for Python ") + version();
   request.on_event = [&](const TrainEvent& event) {
-    const nb::gil_scoped_acquire gil;
-    try {
-      check_signals();
-      return !callback(fields_of(event)).is(nb::handle(Py_False));
-    } catch (...) {
-      failed = std::current_exception();
-      return false;
-    }
+    return goes_on(failed, [&] { return callback(fields_of(event)); });
   };
   const TrainOutcome outcome = without_gil([&] {
     request.config = choice.load(resume);

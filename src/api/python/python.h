@@ -7,6 +7,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
+#include <exception>
 #include <optional>
 #include <span>
 #include <string>
@@ -96,6 +97,19 @@ nb::object numpy_of(std::vector<float> values, const Shape& shape);
 
 // Throws Python's exception if it must stop (Ctrl-C). Requires the GIL.
 void check_signals();
+
+// Whether work goes on after a callback, which takes the GIL: not if it returns False or throws, which is kept in
+// `thrown`.
+template <class Callback> bool goes_on(std::exception_ptr& thrown, const Callback& callback) {
+  const nb::gil_scoped_acquire gil;
+  try {
+    check_signals();
+    return !callback().is(nb::handle(Py_False));
+  } catch (...) {
+    thrown = std::current_exception();
+    return false;
+  }
+}
 
 // Guards an object with threads, which a fork does not copy: a child neither uses nor destroys it.
 class ForkGuard {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 #include "base/fail.h"
+#include "base/functions.h"
 #include "engine/ops/movement/movement.h"
 #include "models/nn/trace.h"
 
@@ -23,11 +24,6 @@ namespace linnet::python {
 namespace {
 // Of python/linnet/modules.py.
 nb::object python_name(const char* name) { return nb::module_::import_("linnet.modules").attr(name); }
-
-template <class Part> Part* find_in(const std::unordered_map<PyObject*, Part*>& parts, nb::handle object) {
-  const auto found = parts.find(object.ptr());
-  return found == parts.end() ? nullptr : found->second;
-}
 
 // A Decoder that calls a Python object, which is part of the tree's model.
 class PyDecoder : public Decoder {
@@ -225,9 +221,9 @@ Tree::~Tree() {
   while (!modules_.empty()) modules_.pop_back();
 }
 
-Module* Tree::find(nb::handle module) const { return find_in(by_object_, module); }
-const Parameter* Tree::find_parameter(nb::handle object) const { return find_in(parameter_of_, object); }
-const SavedBuffer* Tree::find_buffer(nb::handle object) const { return find_in(buffer_of_, object); }
+Module* Tree::find(nb::handle module) const { return find_or(by_object_, module.ptr(), nullptr); }
+const Parameter* Tree::find_parameter(nb::handle object) const { return find_or(parameter_of_, object.ptr(), nullptr); }
+const SavedBuffer* Tree::find_buffer(nb::handle object) const { return find_or(buffer_of_, object.ptr(), nullptr); }
 
 Tensor Tree::tensor(nb::handle parameter) const {
   if (nb::isinstance<ParameterOf>(parameter)) {

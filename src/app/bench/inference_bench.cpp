@@ -24,8 +24,6 @@ namespace linnet {
 namespace {
 constexpr int64_t kRounds = 5, kFewestRuns = 5;
 
-EncoderConfig minilm() { return {.width = 384, .heads = 12, .layers = 6, .hidden = 1536}; }
-
 // A word of InferenceBenchOptions::precisions with its model.
 struct Choice {
   Choice(const std::string& text, const std::string& model)
@@ -39,7 +37,8 @@ struct MeasuredEncoder {
       : precision(choice.word), folder(choice.folder) {
     const double began = now();
     if (folder.empty()) {
-      drawn = std::make_unique<SentenceEncoder>(minilm());
+      const EncoderConfig minilm{.width = 384, .heads = 12, .layers = 6, .hidden = 1536};
+      drawn = std::make_unique<SentenceEncoder>(minilm);
       encoder = drawn.get();
     } else {
       opened = open_pretrained(folder, {.head = ModelHead::kNone});

@@ -170,10 +170,6 @@ Json sweep_json(const BenchArguments& arguments, const std::string& unit, const 
       {"largest_batch", sweep.largest}, {"rows", rows}};
 }
 
-int bench_infer(const BenchArguments& arguments, int threads) {
-  return is_decoder(arguments.model) ? bench_decoder(arguments, threads) : bench_encoder(arguments, threads);
-}
-
 // `limit`: bytes.
 int bench_sweep(
     const BenchArguments& arguments, const MeasureOptions& measuring, uint64_t limit, uint64_t resident_at_start) {
@@ -368,7 +364,8 @@ int bench(const BenchArguments& arguments) {
   const bool int8 = arguments.precision == "int8";
   if (on_gpu && int8) fail_user("training in int8 is for the CPU: leave --device out");
   const int threads = arguments.threads > 0 ? arguments.threads : available_threads();
-  if (arguments.name == "infer") return bench_infer(arguments, threads);
+  if (arguments.name == "infer")
+    return (is_decoder(arguments.model) ? bench_decoder : bench_encoder)(arguments, threads);
   if (on_gpu && (arguments.name == "peak" || arguments.name == "generate" || arguments.name == "translate"))
     fail_user("'", arguments.name, "' is measured on the CPU: leave --device out");
   if (arguments.name == "peak") return print_peak(arguments, precision, threads);

@@ -310,11 +310,8 @@ void append_arguments(std::string& out, const CommandDescription& command, bool 
 // The command at `path` below `root`; null if there is none.
 const CommandDescription* find_command(const CommandDescription& root, const std::vector<std::string>& path) {
   const CommandDescription* at = &root;
-  for (const std::string& name : path) {
-    const auto found = std::ranges::find(at->subcommands, name, &CommandDescription::name);
-    if (found == at->subcommands.end()) return nullptr;
-    at = &*found;
-  }
+  for (const std::string& name : path)
+    if (at) at = find_item(at->subcommands, name, &CommandDescription::name);
   return at;
 }
 

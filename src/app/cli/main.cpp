@@ -28,19 +28,15 @@ std::string linnet::build_version() {
 }
 
 namespace {
-// Output must have been written: a full disk shows here at the latest.
-void check_output() {
-  errno = 0;
-  if (std::fflush(stdout) != 0 || std::ferror(stdout)) linnet::fail_errno("cannot write to standard output");
-}
-
 int run(int argc, char** argv) {
   const int code = linnet::run_command_line(argc, argv, [](linnet::Command& root) {
 #define LINNET_ADD(NAME) linnet::add_##NAME##_command(root);
     LINNET_COMMANDS(LINNET_ADD)
 #undef LINNET_ADD
   });
-  check_output();
+  errno = 0;
+  // A full disk shows here at the latest.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout)) linnet::fail_errno("cannot write to standard output");
   linnet::check_lost_pages();
   return code;
 }

@@ -19,6 +19,7 @@
 #include "base/fail.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/numbers.h"
 #include "base/process.h"
 #include "base/thread_pool.h"
 #include "base/timeline.h"
@@ -234,19 +235,16 @@ constexpr double kOverlaps = 1.5;
 double measured_seconds(Communicator& world, std::span<const std::byte> sent, std::span<std::byte> received) {
   const Communicator::Outgoing outgoing{(world.rank() + 1) % world.size(), sent};
   const Communicator::Incoming incoming{(world.rank() + world.size() - 1) % world.size(), received};
-  std::vector<double> times, of_all(static_cast<size_t>(world.size()));
+  std::vector<double> times;
   double spent = 0;
   for (int run = 0; run < kRuns || spent < kSeconds; ++run) {
     barrier(world);
     const double begin = now();
     world.exchange({&outgoing, 1}, {&incoming, 1});
-    const double own = now() - begin;
-    all_gather(world, std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(of_all)));
-    times.push_back(*std::ranges::max_element(of_all));
+    times.push_back(std::ranges::max(all_gather(world, now() - begin)));
     spent += times.back();
   }
-  std::ranges::sort(times);
-  return times[times.size() / 2];
+  return median(std::move(times));
 }
 
 // Threads that compute until the end of their scope.
@@ -289,10 +287,7 @@ double gain_of_overlap(
       parts_a_second([] { std::this_thread::sleep_for(std::chrono::duration<double>(kSeconds)); });
   double exchange_beside = 0;
   const double computing_beside = parts_a_second([&] { exchange_beside = measured_seconds(world, sent, received); });
-  const double own = exchange_alone / exchange_beside + computing_beside / computing_alone;
-  std::vector<double> all(world.size());
-  all_gather(world, std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
-  return *std::ranges::min_element(all);
+  return std::ranges::min(all_gather(world, exchange_alone / exchange_beside + computing_beside / computing_alone));
 }
 
 int measure(Communicator& world, int threads, bool json) {

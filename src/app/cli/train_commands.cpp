@@ -102,10 +102,8 @@ int sweep(const SweepArguments& arguments) {
     fail_user("no key has several values: write for example --set learning_rate=1e-5..1e-3 or --set dropout=0.1,0.2");
   }
   const bool listed = std::ranges::none_of(request.axes, [](const SweepAxis& axis) { return axis.values.empty(); });
-  request.search = arguments.search == "halving"                               ? SweepSearch::kHalving
-                   : arguments.search == "random"                              ? SweepSearch::kRandom
-                   : arguments.search == "grid" || (listed && !arguments.runs) ? SweepSearch::kGrid
-                                                                               : SweepSearch::kRandom;
+  request.search = enum_value<SweepSearch>(arguments.search)
+                       .value_or(listed && !arguments.runs ? SweepSearch::kGrid : SweepSearch::kRandom);
   request.runs = arguments.runs, request.seed = static_cast<uint64_t>(arguments.seed);
   if (request.folder.empty()) request.folder = "sweeps/" + std::filesystem::path(arguments.config).stem().string();
   const Sweep result = run_sweep(request, make_training_task);

@@ -32,14 +32,6 @@ void all_gather_parts(Communicator& world, std::span<std::byte> all, FunctionRef
   world.exchange(outgoing, incoming);
 }
 
-Slice equal_blocks(size_t count, int rank, int size) {
-  const size_t blocks = block_count(count), ranks = static_cast<size_t>(size);
-  const auto first = [&](int r) {
-    return blocks / ranks * static_cast<size_t>(r) + blocks % ranks * static_cast<size_t>(r) / ranks;
-  };
-  return {first(rank), first(rank + 1) - first(rank)};
-}
-
 Slice bytes_of_values(Slice values, size_t size) { return {values.first * size, values.count * size}; }
 
 constexpr size_t kSummedPiece = size_t{1} << 18;  // floats that are summed at once
@@ -99,9 +91,12 @@ void all_gather(Communicator& world, std::span<const std::byte> mine, std::span<
 }
 
 Slice slice(size_t count, int rank, int size) {
-  const Slice blocks = equal_blocks(count, rank, size);
-  const auto value = [&](size_t block) { return std::min(block * kSliceUnit, count); };
-  return {value(blocks.first), value(blocks.first + blocks.count) - value(blocks.first)};
+  const size_t blocks = block_count(count), ranks = static_cast<size_t>(size);
+  const auto first = [&](size_t r) {
+    return std::min((blocks / ranks * r + blocks % ranks * r / ranks) * kSliceUnit, count);
+  };
+  const auto own = static_cast<size_t>(rank);
+  return {first(own), first(own + 1) - first(own)};
 }
 
 Slice overlap(Slice a, Slice b) {
@@ -190,11 +185,12 @@ void sum_over_ranks(Communicator& group, std::span<float> values, std::span<floa
   const size_t piece_size = whole ? values.size() : kSummedPiece;
   for (size_t done = 0; done < values.size(); done += piece_size) {
     const std::span<float> piece = values.subspan(done, std::min(piece_size, values.size() - done));
-    const auto part = [&](size_t rank) {
-      if (whole) return piece;
+    const auto share = [&](size_t rank) -> Slice {
+      if (whole) return {0, piece.size()};
       const size_t first = piece.size() * rank / ranks;
-      return piece.subspan(first, piece.size() * (rank + 1) / ranks - first);
+      return {first, piece.size() * (rank + 1) / ranks - first};
     };
+    const auto part = [&](size_t rank) { return piece.subspan(share(rank).first, share(rank).count); };
     auto& [outgoing, incoming, parts] = group.empty_lists();
     const std::span<float> mine = part(own);
     float* location = scratch.data();
@@ -207,14 +203,9 @@ void sum_over_ranks(Communicator& group, std::span<float> values, std::span<floa
     }
     group.exchange(outgoing, incoming, Communicator::Wait::kSoon);
     add_in_order(pool, parts, mine.data(), mine.size());
-    if (whole) continue;
-    outgoing.clear(), incoming.clear();
-    for (size_t rank = 0; rank < ranks; ++rank) {
-      if (rank == own) continue;
-      outgoing.push_back({static_cast<int>(rank), std::as_bytes(mine)});
-      incoming.push_back({static_cast<int>(rank), std::as_writable_bytes(part(rank))});
-    }
-    group.exchange(outgoing, incoming, Communicator::Wait::kSoon);
+    if (!whole)
+      all_gather_parts(group, std::as_writable_bytes(piece),
+          [&](int rank) { return bytes_of_values(share(static_cast<size_t>(rank)), sizeof(float)); });
   }
 }
 }  // namespace linnet

@@ -9,7 +9,6 @@ FamilyList families_of_bert() {
       .fields = bert_fields({field("max_position_embeddings", &C::max_seq_len, kSizes),
           field("pad_token_id", &C::pad_token, kIds, -1), head_activation_field()}),
       .names = EncoderNames{.prefix = "bert.",
-          .class_dense = "^pooler.dense",
           .heads = {"qa_outputs.*", "cls.*", "pooler.*", "classifier.*"},
           .old_endings = {{"LayerNorm.gamma", "LayerNorm.weight"}, {"LayerNorm.beta", "LayerNorm.bias"}}}})};
 }

@@ -74,10 +74,6 @@ void gather(const BoundRow& bound, const float* parameters, int64_t first, int64
     }
 }
 
-bool any_matches(const std::vector<std::string>& patterns, const std::string& name) {
-  return std::ranges::any_of(patterns, [&](const std::string& pattern) { return matches(name, pattern); });
-}
-
 std::string and_more(size_t count) { return count > 1 ? " (and " + std::to_string(count - 1) + " more)" : ""; }
 
 std::vector<const MatchedRow*> tensors_of(const TensorMatch& match, const ParameterSlot& slot) {
@@ -171,12 +167,6 @@ void read_tensor(const BoundRow& bound, FileDType dtype, const std::byte* data, 
   }
 }
 
-void transpose_each(int64_t matrices, int64_t rows, int64_t columns, const float* from, float* to) {
-  for (int64_t matrix = 0; matrix < matrices; ++matrix, from += rows * columns, to += rows * columns)
-    for (int64_t row = 0; row < rows; ++row)
-      for (int64_t column = 0; column < columns; ++column) to[column * rows + row] = from[row * columns + column];
-}
-
 void write_tensor(
     const BoundRow& bound, const float* parameters, FileDType dtype, int64_t first, int64_t count, std::byte* out) {
   std::vector<float> values(count);
@@ -191,7 +181,7 @@ bool equals_tensor(const BoundRow& bound, FileDType dtype, const std::byte* data
     const int64_t count = std::min(kPiece, total - first);
     read_floats(dtype, data + static_cast<size_t>(first) * file_dtype_size(dtype), count, file.data());
     gather(bound, parameters, first, count, ours.data());
-    if (std::memcmp(file.data(), ours.data(), static_cast<size_t>(count) * sizeof(float)) != 0) return false;
+    if (std::memcmp(file.data(), ours.data(), float_bytes(count)) != 0) return false;
   }
   return true;
 }
@@ -282,8 +272,8 @@ void TensorMatch::check_extra() {
     if (known.contains(name)) continue;
     const std::string& prefix = model_.names.prefix;
     const std::string bare = !prefix.empty() && name.starts_with(prefix) ? name.substr(prefix.size()) : name;
-    if (any_matches(model_.names.computed, bare)) continue;
-    if (any_matches(model_.names.other_heads, bare)) unused.push_back(weight->name);
+    if (matches_any(bare, model_.names.computed)) continue;
+    if (matches_any(bare, model_.names.other_heads)) unused.push_back(weight->name);
     else extra.push_back(weight);
   }
   if (!extra.empty())

@@ -22,8 +22,6 @@ std::vector<BoundRow> bind_names(const NameTable& names, const ParameterLayout& 
 void read_tensor(const BoundRow& bound, FileDType dtype, const std::byte* data, float* parameters);
 void write_tensor(
     const BoundRow& bound, const float* parameters, FileDType dtype, int64_t first, int64_t count, std::byte* out);
-// Filters [O, C, R, S] to and from [O, R, S, C]: transposes a matrix [rows, columns] of each.
-void transpose_each(int64_t matrices, int64_t rows, int64_t columns, const float* from, float* to);
 // The row of [3, heads, size], of `rows` in all, that is row `row` of [heads, 3, size].
 int64_t stacked_row(int64_t heads, int64_t rows, int64_t row);
 // Whether the first `count` elements of `data` equal those in the flat buffer (or the constant).

@@ -53,6 +53,7 @@ FamilyList families_of_deberta() {
           .own = {{"bert.distances", "^encoder.rel_embeddings"}, {"bert.distance_norm", "^encoder.LayerNorm"},
               {"bert.convolution", "^encoder.conv.conv"}, {"bert.convolution.norm", "^encoder.conv.LayerNorm"},
               {"*.self_attn.in_proj", "attention.self.query_proj attention.self.key_proj attention.self.value_proj"}},
+          .class_dense = "pooler.dense",
           .heads = {"pooler.*", "cls.*", "lm_predictions.*", "mask_predictions.*", "classifier.*", "qa_outputs.*"}}})};
 }
 }  // namespace linnet

@@ -40,7 +40,7 @@ struct EncoderNames {
               masked_bias = "cls.predictions.bias";
   // Other names of the word embedding (.weight) and of the bias (.bias).
   std::vector<std::string> masked_copies = {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias"};
-  std::string class_dense = "pooler.dense", class_norm = "", classifier = "classifier", pooler = "^pooler.dense";
+  std::string class_dense = "^pooler.dense", class_norm = "", classifier = "classifier", pooler = "^pooler.dense";
   std::vector<std::string> heads = {};  // patterns of heads that other architectures of the family have
   std::vector<std::string> computed = {"embeddings.position_ids", "embeddings.token_type_ids"};
   std::vector<std::pair<std::string, std::string>> old_endings = {};

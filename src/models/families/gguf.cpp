@@ -233,11 +233,10 @@ const std::byte* GgufModel::elements(const TensorEntry& entry, std::vector<std::
   const std::byte* from = GgufFile::elements(source, whole);
   const Shape& shape = source.type.shape;
   if (form == GgufForm::kPlusOne) {
-    std::vector<float> values(shape.elements());
-    read_floats(source.dtype, from, std::ssize(values), values.data());
+    room.resize(float_bytes(shape.elements()));
+    const std::span values(reinterpret_cast<float*>(room.data()), static_cast<size_t>(shape.elements()));
+    read_floats(source.dtype, from, shape.elements(), values.data());
     for (float& value : values) value -= 1;
-    room.resize(values.size() * sizeof(float));
-    std::memcpy(room.data(), values.data(), room.size());
     return room.data();
   }
   const int64_t rows = shape[0], width = shape.elements() / rows;

@@ -13,11 +13,10 @@ namespace {
 namespace fs = std::filesystem;
 using ModelKeys = std::vector<std::pair<std::string, Json>>;
 
-Json json_of(const ConfigFile& file) { return Json::parse(file.dump(), JsonLimits::settings()); }
-
 // All keys of a configuration, with the defaults that a folder leaves out.
 Json whole_config(const ConfigFile& file) {
-  return json_of(decoder_config_file(file.text("model_type"), decoder_config(file)));
+  const ConfigFile whole = decoder_config_file(file.text("model_type"), decoder_config(file));
+  return Json::parse(whole.dump(), JsonLimits::settings());
 }
 
 // Keys whose values are floats, however a folder writes them.

@@ -28,7 +28,6 @@ EncoderNames gte_names(const char* prefix) {
       .masked_norm = "lm_head.norm",
       .masked_bias = "lm_head.decoder.bias",
       .masked_copies = {"lm_head.decoder.weight"},
-      .class_dense = "^pooler.dense",
       .heads = {"pooler.*", "lm_head.*", "classifier.*"}};
 }
 }  // namespace

@@ -15,7 +15,6 @@ FamilyList families_of_jina() {
           "alibi"),
       .names = EncoderNames{.prefix = "bert.",
           .own = {{"*.linear1", "mlp.gated_layers"}, {"*.linear2", "mlp.wo"}, {"*.norm2", "mlp.layernorm"}},
-          .class_dense = "^pooler.dense",
           .heads = {"pooler.*", "cls.*", "classifier.*", "qa_outputs.*"}}})};
 }
 }  // namespace linnet

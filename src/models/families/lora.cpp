@@ -38,8 +38,8 @@ std::vector<Target> linear_layers(PretrainedModel& model) {
   for (const NameRow& row : model.names.rows) {
     if (row.role != TensorRole::kRequired || !row.tensor.ends_with(kWeight) || !row.parameter.ends_with(kWeight))
       continue;
-    const auto layer = layers.find(without(row.parameter, kWeight));
-    if (layer != layers.end()) targets.push_back({row, layer->second, without(row.tensor, kWeight)});
+    if (Linear* layer = find_or(layers, without(row.parameter, kWeight), nullptr))
+      targets.push_back({row, layer, without(row.tensor, kWeight)});
   }
   return targets;
 }
@@ -142,8 +142,8 @@ ConfigFile adapter_config(const PretrainedModel& model, const std::string& base)
   const LoraOptions& lora = *model.lora;
   std::vector<std::string> heads;
   for (const NameRow& row : model.names.rows)
-    if (row.role == TensorRole::kHead && is_in_file(model, row) && row.tensor.ends_with(".weight")) {
-      std::string module = row.tensor.substr(0, row.tensor.size() - 7);
+    if (row.role == TensorRole::kHead && is_in_file(model, row) && row.tensor.ends_with(kWeight)) {
+      std::string module = without(row.tensor, kWeight);
       if (module.starts_with(model.names.prefix)) module = module.substr(model.names.prefix.size());
       // PEFT always trains a classifier's "classifier", and cannot take its layers too.
       if (module.starts_with("classifier.")) module = "classifier";
@@ -160,7 +160,7 @@ ConfigFile adapter_config(const PretrainedModel& model, const std::string& base)
   config.set("use_rslora", lora.rank_stabilized);
   config.set("bias", "none");
   config.set("fan_in_fan_out", std::ranges::count(model.names.rows, TensorForm::kTransposed, &NameRow::form) > 0);
-  if (lora.targets == std::vector<std::string>{"all-linear"}) config.set("target_modules", "all-linear");
+  if (lora.targets == std::vector<std::string>{kAllLinear}) config.set("target_modules", kAllLinear);
   else config.set("target_modules", lora.targets);
   if (heads.empty()) config.set_null("modules_to_save");
   else config.set("modules_to_save", heads);
@@ -281,9 +281,9 @@ LoraOptions read_adapter_options(const std::string& folder) {
   LoraOptions options{.rank = config.size("r", 8), .alpha = config.number("lora_alpha", 8)};
   options.rank_stabilized = config.flag("use_rslora", false);
   if (config.is_text("target_modules")) {
-    if (config.text("target_modules") != "all-linear")
+    if (config.text("target_modules") != kAllLinear)
       config.fail("\"target_modules\" is a pattern; Linnet reads a list of names, or \"all-linear\"");
-    options.targets = {"all-linear"};
+    options.targets = {kAllLinear};
   } else {
     options.targets = config.texts("target_modules");
     if (options.targets.empty()) config.fail("\"target_modules\" names no layers");
@@ -357,10 +357,8 @@ class AdapterFile {
       if (!is_in_file(model, *bound.row)) continue;
       const std::string& tensor = bound.row->tensor;
       const bool is_adapter = bound.row->role == TensorRole::kAdapter;
-      if (is_adapter && !tensor.ends_with(ending + ".weight")) continue;  // of another set
-      const std::string own =
-          is_adapter ? tensor.substr(0, tensor.size() - ending.size() - 7) + ".weight" : tensor;  // 7: of ".weight"
-      match(bound, peft_name(model, own));
+      if (is_adapter && !tensor.ends_with(ending + kWeight)) continue;  // of another set
+      match(bound, peft_name(model, is_adapter ? without(tensor, ending + kWeight) + kWeight : tensor));
     }
     for (const TensorEntry& entry : file_->entries())
       if (std::ranges::none_of(matched_, [&](const auto& found) { return found.second == &entry; }))
@@ -410,7 +408,7 @@ void save_adapters(const PretrainedModel& model, const ParameterLayout& layout,
   ParameterTarget target = parameters;
   target.finished = [&](const ParameterSlot& slot) {
     if (!kept.contains(slot.spec.name))
-      give_back_pages(parameters + slot.offset, static_cast<size_t>(slot.spec.shape.elements()) * sizeof(float));
+      give_back_pages(parameters + slot.offset, float_bytes(slot.spec.shape.elements()));
   };
   load(target);
   std::vector<SafetensorsTensor> tensors;

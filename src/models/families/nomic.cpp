@@ -37,7 +37,6 @@ EncoderNames nomic_names(const char* prefix) {
           {"*.self_attn.out_proj", "attn.out_proj"}, {"*.norm1", "norm1"}, {"*.linear1", "mlp.fc12"},
           {"*.linear3", "mlp.fc11"}, {"*.linear2", "mlp.fc2"}, {"*.norm2", "norm2"}},
       .masked_norm = "cls.predictions.transform.layer_norm",
-      .class_dense = "^pooler.dense",
       .heads = {"pooler.*", "cls.*", "classifier.*"},
       .computed = {"encoder.layers.*.rotary_emb.inv_freq"}};
 }

@@ -335,7 +335,7 @@ std::string describe_pretrained(const std::string& folder) {
                               std::to_string(files.files()) + (files.files() == 1 ? " file" : " files"));
   if (is_gguf(folder)) {
     const ParameterLayout layout(*model.module, {}, folder_quantization(folder, ""));
-    const size_t bytes = layout.quantized_bytes() + static_cast<size_t>(layout.stored_count()) * sizeof(float);
+    const size_t bytes = layout.quantized_bytes() + float_bytes(layout.stored_count());
     text += line("in memory", in_megabytes(static_cast<double>(bytes)) +
                                   " for inference, matrices in the file's blocks; fp32 with --quantize none");
   }

@@ -7,13 +7,9 @@
 
 namespace linnet {
 namespace {
-// Per answer [rows]; counts: its tokens.
-struct AnswerScores {
-  Tensor log_probabilities, counts;
-};
-
-// Each row's loss is a separate node, so that only a chunk of one row's logits is in memory.
-AnswerScores score_answers(CausalModel& model, Tensor hidden, Tensor targets) {
+// Log probabilities of answers, and how many tokens they have: [rows]. Each row's loss is a separate node, so that only
+// a chunk of one row's logits is in memory.
+std::pair<Tensor, Tensor> score_answers(CausalModel& model, Tensor hidden, Tensor targets) {
   std::vector<Tensor> scores, counts;
   for (int64_t row = 0; row < targets.dim(0); ++row) {
     const Tensor states = slice(hidden, 0, row, 1), wanted = slice(targets, 0, row, 1);

@@ -54,8 +54,7 @@ Ensemble::Ensemble(std::vector<std::shared_ptr<EncoderDecoder>> members) : membe
 }
 
 int64_t Ensemble::max_length() const {
-  const auto shortest = std::ranges::min_element(members_, {}, [](const auto& member) { return member->max_length(); });
-  return (*shortest)->max_length();
+  return std::ranges::min(mapped(members_, [](const auto& member) { return member->max_length(); }));
 }
 
 Tensor Ensemble::encode(Tensor, Tensor) { fail_internal("an ensemble has no encoder of its own"); }

@@ -32,11 +32,6 @@ Plan plan_of(int64_t depth) {
   return {{n, n, n}, 16, false, false};
 }
 
-// He et al. 2015, for layers before a ReLU, by fan-out.
-Initializer he_fan_out(int64_t out, int64_t window) {
-  return normal_init(std::sqrt(2 / static_cast<double>(out * window * window)));
-}
-
 // 3x3 windows, stride 2, a border of one pixel. Padding with zeros is right, as nothing is below zero after a ReLU.
 Tensor pool_positive(Tensor x) {
   for (const int axis : {1, 2}) {
@@ -57,9 +52,11 @@ Tensor mean_of_pixels(Tensor x) {
 }
 }  // namespace
 
+// Initial weights: He et al. 2015, for layers before a ReLU, by fan-out.
 FilterLayer::FilterLayer(Module* parent, std::string name, int64_t in, int64_t out, int64_t window, int64_t stride)
     : Module(parent, std::move(name)),
-      stride(stride), weight{this, "weight", {out, window, window, in}, he_fan_out(out, window)} {}
+      stride(stride), weight{this, "weight", {out, window, window, in},
+                          normal_init(std::sqrt(2 / static_cast<double>(out * window * window)))} {}
 
 Tensor FilterLayer::operator()(At x) {
   ModuleScope scope(*this);

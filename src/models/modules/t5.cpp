@@ -66,12 +66,9 @@ T5::T5(const T5Config& config)
 }
 
 Tensor T5::encode(Tensor source, Tensor source_lengths) {
-  Tensor x = encoder.dropout_in(tokens(source));
+  const Tensor x = encoder.dropout_in(tokens(source));
   const int64_t length = source.dim(1);
-  const AttentionContext context{
-      .lengths = source_lengths, .distance_bias = encoder.distance_bias(*x.graph, length, length)};
-  for (size_t i = 0; i < encoder.layers.size(); ++i) x = encoder.layers[i](x, context);
-  return encoder.dropout_out(encoder.norm(x));
+  return encoder(x, {.lengths = source_lengths, .distance_bias = encoder.distance_bias(*x.graph, length, length)});
 }
 
 Tensor T5::scaled(Tensor hidden) const {
@@ -80,17 +77,16 @@ Tensor T5::scaled(Tensor hidden) const {
 
 Tensor T5::hidden(Tensor source, Tensor source_lengths, Tensor target_in) {
   const Tensor memory = encode(source, source_lengths);
-  Tensor x = decoder.dropout_in(tokens(target_in));
+  const Tensor x = decoder.dropout_in(tokens(target_in));
   const int64_t length = target_in.dim(1);
   const AttentionContext context{.causal = true,
       .distance_bias = decoder.distance_bias(*x.graph, length, length),
       .memory_lengths = source_lengths};
-  for (size_t i = 0; i < decoder.layers.size(); ++i) x = decoder.layers[i](x, context, memory);
-  return scaled(decoder.dropout_out(decoder.norm(x)));
+  return scaled(decoder(x, context, memory));
 }
 
 Tensor T5::decode(const TargetRows& rows) {
-  Tensor x = decoder.dropout_in(tokens(rows.tokens));
+  const Tensor x = decoder.dropout_in(tokens(rows.tokens));
   const auto bias = [&] {
     if (rows.positions.defined()) return decoder.distance_bias_at(rows.positions, rows.keys);
     const int64_t length = rows.tokens.dim(1);
@@ -99,8 +95,7 @@ Tensor T5::decode(const TargetRows& rows) {
   };
   AttentionContext context = rows.context();
   context.distance_bias = bias();
-  for (size_t i = 0; i < decoder.layers.size(); ++i) x = decoder.layers[i](x, context, {});
-  return logits(scaled(decoder.dropout_out(decoder.norm(x))));
+  return logits(scaled(decoder(x, context, Tensor{})));
 }
 
 // Positions after a target's end are hidden by the causal mask and are no targets.

@@ -24,6 +24,11 @@ template <class Layer> struct T5Stack : Module {
   Tensor distance_bias(Graph& graph, int64_t queries, int64_t keys, Tensor position = {});
   // [R, heads, keys]: one query in each row, at positions i32 [R, 1].
   Tensor distance_bias_at(Tensor positions, int64_t keys);
+  // The layers, the norm and its dropout. `memory`: of the decoder alone.
+  template <class... Memory> Tensor operator()(Tensor x, const AttentionContext& context, const Memory&... memory) {
+    for (size_t i = 0; i < layers.size(); ++i) x = layers[i](x, context, memory...);
+    return dropout_out(norm(x));
+  }
 
   ModuleList<Layer> layers;
   Parameter bias;  // [buckets, heads]

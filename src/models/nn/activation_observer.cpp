@@ -19,10 +19,9 @@ std::string weight_of(const std::string& output) {
 // The lengths of the rows of x [B, T, ...]; empty where all positions count.
 std::span<const int32_t> lengths_of(const Graph& graph, const Store& store, const Shape& x) {
   if (x.rank() < 3) return {};
-  for (const GraphInput& input : graph.inputs())
-    if (input.name == "lengths" && graph.value(input.value).type == TensorType{DType::kI32, {x[0]}})
-      return {store.as<int32_t>(input.name), static_cast<size_t>(x[0])};
-  return {};
+  const auto lengths = graph.find_input("lengths");
+  if (!lengths || graph.value(*lengths).type != TensorType{DType::kI32, {x[0]}}) return {};
+  return {store.as<int32_t>("lengths"), static_cast<size_t>(x[0])};
 }
 
 // Calls visit(first element) for each index of the leading axes of a view, in order.

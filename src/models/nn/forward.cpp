@@ -78,7 +78,7 @@ std::vector<Graph> Forward::take_computed_once(std::vector<Graph>& graphs) {
 void Forward::find_filters(const std::vector<Graph>& graphs) {
   filters_ = packable_filters(graphs, store_.backend());
   for (const PackedFilters& filters : filters_)
-    store_.declare(filters.input(), MemoryKind::kParameters, static_cast<size_t>(filters.floats) * sizeof(float));
+    store_.declare(filters.input(), MemoryKind::kParameters, float_bytes(filters.floats));
 }
 
 void Forward::pack_loaded() {

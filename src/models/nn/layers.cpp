@@ -117,12 +117,6 @@ namespace {
 Tensor joined(At where, std::span<const Tensor> parts, int axis) {
   return parts.size() == 1 ? parts[0] : concat(parts, axis, where.where);
 }
-
-Tensor choice_input(Graph& graph) {
-  for (const GraphInput& input : graph.inputs())
-    if (input.name == kAdapterChoice) return {&graph, input.value};
-  fail_internal("the graph has no input that chooses among the sets of adapters");
-}
 }  // namespace
 
 Tensor LowRank::operator()(At x, int64_t out) const {
@@ -139,7 +133,9 @@ Tensor LowRank::operator()(At x, int64_t out) const {
 
 Tensor LowRank::chosen_scales(At x) const {
   Graph& graph = Trace::current().graph();
-  const Tensor choice = choice_input(graph);
+  const auto input = graph.find_input(kAdapterChoice);
+  if (!input) fail_internal("the graph has no input that chooses among the sets of adapters");
+  const Tensor choice{&graph, *input};
   const int64_t rows = choice.dim(0);
   std::vector<Tensor> parts;
   for (const Set& set : sets_) {

@@ -129,12 +129,10 @@ std::unique_ptr<const FrozenWeights> FrozenWeights::beside(const SafetensorsFile
 }
 
 int64_t FrozenWeights::parameter_count() const {
-  int64_t count = 0;
-  for (const SafetensorsEntry& entry : file_.entries()) {
+  return sum_of<int64_t>(file_.entries(), [&](const SafetensorsEntry& entry) {
     const PackedShape packed = shape(entry.name);
-    count += packed.rows * packed.columns;
-  }
-  return count;
+    return packed.rows * packed.columns;
+  });
 }
 
 PackedShape FrozenWeights::shape(const std::string& parameter) const {

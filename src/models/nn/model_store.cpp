@@ -6,8 +6,6 @@
 
 namespace linnet {
 namespace {
-size_t float_bytes(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
-
 void unpack(const PackedWeight& weight, int64_t row, int64_t end, std::vector<float>& out) {
   out.resize((end - row) * weight.shape.columns);
   dequantize_rows(weight, row, end, out.data());
@@ -72,7 +70,7 @@ void load_into(const Store& store, const ParameterLayout& layout, ThreadPool& po
       store.push(quantized.input());
     } else if (layout.is_quantized(slot)) write_quantized(store, layout.quantized_slot(slot), values, pool);
     else std::copy_n(values, slot.spec.shape.elements(), store.as<float>(state::kParameters) + slot.offset);
-    give_back_pages(values, static_cast<size_t>(slot.spec.shape.elements()) * sizeof(float));
+    give_back_pages(values, float_bytes(slot.spec.shape.elements()));
   };
   load(target);
   for (const ParameterSlot& slot : layout.parameters()) target.finish(slot);

@@ -213,7 +213,7 @@ bool ParameterFile::can_map(const ParameterLayout& layout) const {
     if (layout.is_quantized(slot)) continue;
     const std::byte* data = flat_values(slot);
     if (!flat) flat = data;
-    if (!data || data != flat + static_cast<size_t>(slot.offset) * sizeof(float)) return false;
+    if (!data || data != flat + float_bytes(slot.offset)) return false;
   }
   for (const QuantizedSlot& slot : layout.quantized()) {
     if (!has_form(slot)) return false;
@@ -233,8 +233,7 @@ void ParameterFile::map(const Store& store, const ParameterLayout& layout) const
     put(first.input(), packed_bytes(first.slot.spec.name, first.shape), layout.quantized_bytes());
   }
   if (layout.stored_count() > 0)
-    put("parameters", flat_values(layout.parameters().front()),
-        static_cast<size_t>(layout.stored_count()) * sizeof(float));
+    put("parameters", flat_values(layout.parameters().front()), float_bytes(layout.stored_count()));
 }
 
 WeightQuantization quantization_of(const std::string& folder, const WeightQuantization& asked) {

@@ -13,8 +13,7 @@ namespace {
 // The first group with a pattern for the name; -1: none.
 int group_of(const std::string& name, std::span<const ParameterGroup> groups) {
   for (size_t i = 0; i < groups.size(); ++i)
-    for (const std::string& pattern : groups[i].patterns)
-      if (matches(name, pattern)) return static_cast<int>(i);
+    if (matches_any(name, groups[i].patterns)) return static_cast<int>(i);
   return -1;
 }
 
@@ -298,5 +297,9 @@ bool matches(std::string_view name, std::string_view pattern) {
   }
   while (p < pattern.size() && pattern[p] == '*') ++p;
   return p == pattern.size();
+}
+
+bool matches_any(std::string_view name, const std::vector<std::string>& patterns) {
+  return std::ranges::any_of(patterns, [&](const std::string& pattern) { return matches(name, pattern); });
 }
 }  // namespace linnet

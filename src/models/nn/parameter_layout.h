@@ -27,6 +27,8 @@ class ThreadPool;
 struct ModelDivision;  // engine/passes/tensor_parallel.h
 struct Sharding;       // engine/ops/collective/collective.h
 
+inline size_t float_bytes(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
+
 // Parameters, by name, that are frozen or have a learning rate, weight decay or optimizer of their own.
 struct ParameterGroup {
   // Patterns of full names ("encoder.layers.0.linear1.weight"); '*' stands for any characters. The first group with a
@@ -43,6 +45,7 @@ struct ParameterGroup {
 };
 
 bool matches(std::string_view name, std::string_view pattern);
+bool matches_any(std::string_view name, const std::vector<std::string>& patterns);
 
 // The parameter up to which all together have more than `most` elements; null: there is none.
 const ParameterSpec* find_beyond(const std::vector<ParameterSpec>& specs, int64_t most);

@@ -8,8 +8,7 @@
 namespace linnet {
 namespace {
 const ParameterSlot* find_slot(std::span<const ParameterSlot> slots, const std::string& name) {
-  const auto found = std::ranges::find_if(slots, [&](const ParameterSlot& slot) { return slot.spec.name == name; });
-  return found == slots.end() ? nullptr : &*found;
+  return find_item(slots, name, [](const ParameterSlot& slot) -> const std::string& { return slot.spec.name; });
 }
 
 const ParameterSlot* find_any(const ParameterLayout& layout, const std::string& name) {

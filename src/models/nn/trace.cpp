@@ -86,8 +86,7 @@ void Trace::finish_buffers() {
   }
   std::vector<Tensor> parts;
   for (const ParameterSlot& slot : options_.layout->buffers()) {
-    const auto next = next_buffers_.find(slot.spec.name);
-    const Tensor value = next == next_buffers_.end() ? parts_.at(slot.spec.name) : next->second;
+    const Tensor value = find_or(next_buffers_, slot.spec.name, parts_.at(slot.spec.name));
     parts.push_back(reshape(value, {slot.spec.shape.elements()}));
   }
   const int64_t count = options_.layout->stored_count() - options_.layout->buffer_offset();

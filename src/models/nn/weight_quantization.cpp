@@ -7,9 +7,8 @@
 
 namespace linnet {
 std::optional<PackedShape> WeightQuantization::choose(const ParameterSpec& spec) const {
-  const auto in_file = blocks.find(spec.name);
-  const bool is_in_blocks = in_file != blocks.end();
-  const std::optional<WeightFormat> format = is_in_blocks ? in_file->second.format : spec.table ? table : linear;
+  const PackedShape* in_file = find_value(blocks, spec.name);
+  const std::optional<WeightFormat> format = in_file ? in_file->format : spec.table ? table : linear;
   if (!format || !spec.trainable || spec.shape.rank() == 0) return {};
   const PackedShape shape{*format, spec.shape[0], spec.shape.elements(1, spec.shape.rank())};
   // Filters [O, R, S, C] of square windows. ONNX has them in another order.
@@ -19,10 +18,8 @@ std::optional<PackedShape> WeightQuantization::choose(const ParameterSpec& spec)
       shape.columns > PackedShape::kMostColumns)
     return {};
   // Products of adapters and of experts have no kernel for these formats.
-  for (const char* pattern : {"*.lora_A.*", "*.lora_B.*", "*.experts.*"})
-    if (matches(spec.name, pattern)) return {};
-  if (std::ranges::any_of(keep, [&](const std::string& pattern) { return matches(spec.name, pattern); })) return {};
-  return is_in_blocks ? in_file->second : shape;
+  if (matches_any(spec.name, {"*.lora_A.*", "*.lora_B.*", "*.experts.*"}) || matches_any(spec.name, keep)) return {};
+  return in_file ? *in_file : shape;
 }
 
 const std::vector<std::string>& quantization_words() {

@@ -85,10 +85,6 @@ void tell_of_head(int64_t classes) {
   log_info("the network's last layer is a new one, for " + std::to_string(classes) + " classes");
 }
 
-bool has_images(const std::string& directory) {
-  return has_class_folders(directory) || has_class_folders(directory + "/train");
-}
-
 class ImageTask : public SessionTask {
  public:
   explicit ImageTask(const Config& config) : SessionTask(config) {}
@@ -136,7 +132,8 @@ class ImageTask : public SessionTask {
           "table of images", {data_path(config_.data, config_.data.train_tsv)}, exact, kQuickTable);
     const std::string& folder = config_.data.data_dir;
     DataAtHand data = linnet::data_at_hand("folder of images", {folder}, exact, kQuickImages);
-    data.read = data.read || (data.bytes > 0 && !has_images(folder));
+    const bool has_images = has_class_folders(folder) || has_class_folders(folder + "/train");
+    data.read = data.read || (data.bytes > 0 && !has_images);
     return data;
   }
 

@@ -80,10 +80,6 @@ int32_t class_of(const std::vector<std::string>& classes, const std::string& nam
   return static_cast<int32_t>(found - classes.begin());
 }
 
-void refuse_answer(const InspectOptions& options, const std::string& why) {
-  if (options.answer) fail_user("--answer: ", why);
-}
-
 // The framed translation to inspect: the given one, or the model's own.
 std::vector<int32_t> translation_of(
     const std::string& folder, const TranslationModel& model, const InspectOptions& options) {
@@ -102,7 +98,7 @@ std::vector<int32_t> translation_of(
 }
 
 Inspection inspect_encoder(const std::string& folder, const InspectOptions& options) {
-  refuse_answer(options, "'" + folder + "' is an encoder, which answers nothing");
+  if (options.answer) fail_user("--answer: '", folder, "' is an encoder, which answers nothing");
   PretrainedModel opened = open_pretrained(folder);
   auto& model = opened.as<SentenceEncoder>();
   const auto tokenizer = load_pretrained_tokenizer(folder);

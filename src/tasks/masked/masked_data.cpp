@@ -15,15 +15,10 @@ MaskedText encode_masked_text(const PretrainedTokenizer& tokenizer, const std::v
   return {TokenStream(ids, tokenizer.vocab_size()), std::move(documents)};
 }
 
-// The token between documents of a token file, which also ends rows.
-int32_t separator_of(const PretrainedTokenizer& tokenizer) {
-  const TokenRoles& roles = tokenizer.roles();
-  return roles.separate != kNoToken ? roles.separate : roles.end;
-}
-
 MaskedText map_masked_tokens(const Config& config, const PretrainedTokenizer& tokenizer, const std::string& path) {
   TokenStream tokens(path, static_cast<int>(config.data.token_bytes), tokenizer.vocab_size());
-  std::vector<TokenSpan> documents = find_documents(tokens, separator_of(tokenizer));
+  const TokenRoles& roles = tokenizer.roles();  // the token between documents also ends rows
+  std::vector<TokenSpan> documents = find_documents(tokens, roles.separate != kNoToken ? roles.separate : roles.end);
   return {std::move(tokens), std::move(documents)};
 }
 

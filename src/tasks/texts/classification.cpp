@@ -9,11 +9,6 @@
 
 namespace linnet {
 namespace {
-std::optional<double> number_of(const std::string& label) {
-  const auto value = parse_number<double>(label);
-  return value && std::isfinite(*value) ? value : std::nullopt;
-}
-
 // Whether a label splits at `separator` into several parts that are all labels.
 bool is_several(const std::string& label, char separator, const std::set<std::string>& names) {
   const std::vector<std::string_view> parts = split(label, separator);
@@ -28,7 +23,7 @@ void check_are_classes(const std::set<std::string>& names, const std::string& pa
   bool are_numbers = true;
   std::string fraction;
   for (const std::string& name : names) {
-    const std::optional<double> value = number_of(name);
+    const std::optional<double> value = parse_finite(name);
     are_numbers = are_numbers && value;
     if (value && *value != std::floor(*value)) fraction = name;
   }

@@ -27,11 +27,6 @@ std::vector<int64_t> dimensions_of(const std::string& text, int64_t width) {
 
 bool has_scores(const TextRecords& records) { return !records.records.empty() && !records.records[0].label.is_null(); }
 
-// 1 for a model in use.
-int64_t parts_of(const TextRecords& records) {
-  return records.records.empty() ? 1 : 2 + std::ssize(records.records[0].others);
-}
-
 Kind kind_of(const std::string& loss, bool scores) {
   if (loss == "auto") return scores ? Kind::kCosent : Kind::kInBatch;
   return loss == "triplet"  ? Kind::kTriplet
@@ -42,7 +37,7 @@ Kind kind_of(const std::string& loss, bool scores) {
 
 EmbeddingLoss loss_of(const EmbeddingsConfig& config, const TextRecords& records, int64_t width) {
   return {.kind = kind_of(config.loss, has_scores(records)),
-      .parts = parts_of(records),
+      .parts = records.records.empty() ? 1 : 2 + std::ssize(records.records[0].others),  // 1 for a model in use
       .scale = config.scale,
       .margin = config.margin,
       .dimensions = dimensions_of(config.dimensions, width)};

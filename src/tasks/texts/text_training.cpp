@@ -21,8 +21,6 @@ namespace linnet {
 namespace {
 constexpr int64_t kAssumedTexts = 10'000;
 
-struct NoParameters : Module {};
-
 std::span<const float> floats(const Batch& batch, const char* name) {
   for (const BatchArray& array : batch.arrays)
     if (std::string_view(array.name) == name)
@@ -46,8 +44,8 @@ class CachedBatches : public BatchSource {
       trace.graph().output("gradients", gradients(traced.sum, std::span(&embeddings, 1))[0]);
       trace.graph().output("sum", traced.sum), trace.graph().output("count", traced.count);
     };
-    forward_ = std::make_unique<Forward>(
-        NoParameters(), std::vector<Forward::Function>{whole}, session.trainer->options().threads);
+    forward_ =
+        std::make_unique<Forward>(Module(), std::vector<Forward::Function>{whole}, session.trainer->options().threads);
   }
 
   const Batch& next() override {

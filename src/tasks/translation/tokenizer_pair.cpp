@@ -37,13 +37,6 @@ TokenId first_token(const ConfigFile& config, const char* key) {
   const std::vector<int64_t> ids = config.integers(key);
   return ids.empty() || ids[0] < 0 ? kNoToken : static_cast<TokenId>(ids[0]);
 }
-
-Json settings_of(const PretrainedTokenizer& tokenizer) {
-  constexpr const char* kName = "tokenizer_config.json";
-  const auto files = tokenizer.files();
-  const auto found = files.find(kName);
-  return parse_tokenizer_config(found == files.end() ? "" : found->second, kName);
-}
 }  // namespace
 
 SpecialTokens begin_of(const Config& config, SpecialTokens special) {
@@ -107,8 +100,9 @@ void frame_sentences(TokenizerPair& pair, const ConfigFile& config, const Langua
     if (type == "bart" && forced != kNoToken) pair.before_source = {forced};
     return;
   }
-  const Json json = settings_of(*tokenizer);
-  const JsonObject settings(json, "tokenizer_config.json:");
+  const std::string name = "tokenizer_config.json";
+  const Json json = parse_tokenizer_config(find_or(tokenizer->files(), name, ""), name);
+  const JsonObject settings(json, name + ":");
   const auto token = [&](const std::string& asked, const char* key, TokenId other) {
     const std::string language = !asked.empty() ? asked : settings.has(key) ? settings.text(key) : "";
     return language.empty() ? other : language_token(*tokenizer, language);

@@ -86,18 +86,6 @@ void take_generation_tokens(ConfigFile& config, const GenerationConfig& author) 
   take("decoder_start_token_id", author.decoder_start);
   take("forced_bos_token_id", author.forced_begin);
 }
-
-void check_translation_vocabulary(const TranslationModel& model, const std::string& folder) {
-  const int64_t have = std::max(model.tokenizers.source->vocab_size(), model.tokenizers.target->vocab_size());
-  if (have > model.model->output_vocab_size())
-    fail_user(
-        "the tokenizer has ", have, " tokens, the model in '", folder, "' only ", model.model->output_vocab_size());
-}
-
-void check_translation_length(const Config& config, const EncoderDecoder& model) {
-  if (config.model.max_seq_len > model.max_length())
-    fail_user("max_seq_len = ", config.model.max_seq_len, ", and the model takes ", model.max_length(), " tokens");
-}
 }  // namespace
 
 void TranslationModel::save_assets(const std::string& folder) const {
@@ -132,8 +120,11 @@ TranslationModel open_translation_folder(
   model.tokenizers = open_tokenizers(folder);
   take_generation_tokens(model.pretrained->config, read_generation_config(folder));
   set_special(model, config);
-  check_translation_vocabulary(model, folder);
-  check_translation_length(config, *model.model);
+  const int64_t have = std::max(model.tokenizers.source->vocab_size(), model.tokenizers.target->vocab_size());
+  if (const int64_t takes = model.model->output_vocab_size(); have > takes)
+    fail_user("the tokenizer has ", have, " tokens, the model in '", folder, "' only ", takes);
+  if (const int64_t most = model.model->max_length(); config.model.max_seq_len > most)
+    fail_user("max_seq_len = ", config.model.max_seq_len, ", and the model takes ", most, " tokens");
   return model;
 }
 

@@ -24,14 +24,6 @@ Buckets choose_buckets(const Config& config, const std::vector<std::pair<int, in
                                       .max_seq_len = config.model.max_seq_len});
 }
 
-SessionOptions session_options(const Config& config, const Buckets& buckets) {
-  SessionOptions options;
-  options.shapes = buckets.shapes();
-  if (config.train.metric != "loss")
-    options.generation = {.beams = config.train.eval_beam, .longest_source = longest_source(options.shapes)};
-  return options;
-}
-
 // Told before the training rather than by the export after it.
 void tell_of_export(const ModelConfig& model, bool joint_vocab) {
   std::string keys = "--set architecture=marian";
@@ -95,8 +87,11 @@ class TranslationTask : public SessionTask {
   }
 
   std::unique_ptr<Session> make_session(const Config& config, bool verify) override {
-    SessionOptions options = session_options(config, choose_buckets(config, lengths_));
+    SessionOptions options;
+    options.shapes = choose_buckets(config, lengths_).shapes();
     options.verify_plans = verify;
+    if (config.train.metric != "loss")
+      options.generation = {.beams = config.train.eval_beam, .longest_source = longest_source(options.shapes)};
     return std::make_unique<TranslationSession>(config, model_, std::move(options));
   }
 

@@ -36,7 +36,6 @@ struct CheckSubject {
   std::string flat_positions = {};       // i32 indices in [rows * length] (masked tokens)
   // The mean loss of the same batch and weights with products in bf16; empty without bf16 instructions.
   std::function<double()> bf16_loss = {};
-  double overfit_seconds = 20;
   uint64_t planned_bytes = 0;  // planned memory of the process; 0: not known
 };
 

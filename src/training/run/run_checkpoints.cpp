@@ -37,7 +37,7 @@ void give_weights(
     const ParameterSlot& of_ranks = of_all_stages(states.layout()).parameters()[which];
     whole.scatter(whole_tensor(states, state::kParameters, of_ranks),
         reinterpret_cast<const std::byte*>(values.get() + slot.offset));
-    give_back_pages(values.get() + slot.offset, static_cast<size_t>(slot.spec.shape.elements()) * sizeof(float));
+    give_back_pages(values.get() + slot.offset, float_bytes(slot.spec.shape.elements()));
   };
   load_parameters(model, layout, target, seed);
 }

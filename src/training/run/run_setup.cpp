@@ -374,7 +374,7 @@ std::vector<ParameterGroup> parameter_groups(const Config& config) {
   return groups;
 }
 
-TrainerOptions trainer_options(const Config& config, bool training) {
+TrainerOptions trainer_options(const Config& config, bool training, bool verify_plans) {
   const TrainConfig& c = config.train;
   TrainerOptions options;
   OptimizerAttrs& o = options.optimizer;
@@ -392,7 +392,7 @@ TrainerOptions trainer_options(const Config& config, bool training) {
   options.divide_moments = c.zero > 0, options.divide_gradients = c.zero > 1;
   options.threads = c.threads > 0 ? static_cast<int>(c.threads) : threads_of_rank();
   options.seed = static_cast<uint64_t>(c.seed);
-  options.training = training;
+  options.training = training, options.verify_plans = verify_plans;
   options.recompute = enum_value<RecomputeMode>(c.recompute).value_or(RecomputeMode::kAuto);
   options.memory = parse_byte_size(c.memory).value_or(0);
   options.passes.precision = precision_of(c.precision);
@@ -406,11 +406,7 @@ TrainerOptions trainer_options(const Config& config, bool training) {
 Schedule schedule_of(const Config& whole) {
   const TrainConfig& config = whole.train;
   Schedule schedule;
-  using Kind = Schedule::Kind;
-  schedule.kind = config.schedule == "linear"         ? Kind::kLinear
-                  : config.schedule == "cosine"       ? Kind::kCosine
-                  : config.schedule == "inverse_sqrt" ? Kind::kInverseSqrt
-                                                      : Kind::kConstant;
+  schedule.kind = enum_value<Schedule::Kind>(config.schedule).value_or(Schedule::Kind::kConstant);
   schedule.peak = peak_learning_rate(whole), schedule.final = config.final_learning_rate;
   schedule.warmup_steps = config.warmup_steps;
   return schedule;

@@ -11,11 +11,13 @@
 #include "training/trainer/trainer.h"
 
 namespace linnet {
+template <> inline constexpr std::array kEnumNames<Schedule::Kind>{"constant", "linear", "cosine", "inverse_sqrt"};
+
 // "fp32", "tf32", "bf16", "fp16"; for "int8", the precision of the products that stay in floating point.
 Precision precision_of(const std::string& name);
 // [[train.groups]] and `freeze`; with adapters, all but adapters and new heads is frozen too.
 std::vector<ParameterGroup> parameter_groups(const Config& config);
-TrainerOptions trainer_options(const Config& config, bool training);
+TrainerOptions trainer_options(const Config& config, bool training, bool verify_plans = true);
 
 // The schedule without its last step.
 Schedule schedule_of(const Config& config);

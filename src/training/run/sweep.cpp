@@ -18,11 +18,6 @@ constexpr int64_t kRuns = 12;        // default
 constexpr int64_t kDivisor = 3;      // of runs after a round of kHalving, and of steps before
 constexpr int kDrawsOfAValue = 100;  // attempts before a combination repeats
 
-std::optional<double> number_of(std::string_view text) {
-  const auto value = parse_number<double>(text);
-  return value && std::isfinite(*value) ? value : std::nullopt;
-}
-
 std::string value_at(const SweepAxis& axis, double location) {
   const double value = axis.is_logarithmic ? axis.low * std::pow(axis.high / axis.low, location)
                                            : axis.low + (axis.high - axis.low) * location;
@@ -33,9 +28,9 @@ std::string value_at(const SweepAxis& axis, double location) {
 
 void read_range(const std::string& setting, const std::string& text, size_t dots, SweepAxis& axis) {
   const size_t colon = text.find(':', dots);
-  const auto low = number_of(std::string_view(text).substr(0, dots)),
-             high = number_of(std::string_view(text).substr(dots + 2, std::min(colon, text.size()) - dots - 2)),
-             points = colon == text.npos ? 0 : number_of(std::string_view(text).substr(colon + 1));
+  const auto low = parse_finite(std::string_view(text).substr(0, dots)),
+             high = parse_finite(std::string_view(text).substr(dots + 2, std::min(colon, text.size()) - dots - 2)),
+             points = colon == text.npos ? 0 : parse_finite(std::string_view(text).substr(colon + 1));
   if (!low || !high || *low >= *high)
     fail_user("--set ", setting, ": a range goes from a number up to a larger one, for example 1e-5..1e-3");
   axis.low = *low, axis.high = *high;
@@ -251,8 +246,8 @@ constexpr double kBreakOut = 2.0;  // times the lowest loss
 constexpr double kNoise = 0.02;    // of the first losses: a smaller fall is noise of the batches
 
 double number(const std::string& text, const std::string& shown) {
-  const auto value = parse_number<double>(text);
-  if (!value || !std::isfinite(*value) || *value <= 0)
+  const auto value = parse_finite(text);
+  if (!value || *value <= 0)
     fail_user("--lr-range ", shown, ": '", text, "' is not a rate above 0; write for example 1e-6:1");
   return *value;
 }

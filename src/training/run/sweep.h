@@ -23,6 +23,7 @@ enum class SweepSearch {
   kRandom,   // random values
   kHalving,  // like kRandom; after some of the steps, only the best third continues (Jamieson & Talwalkar 2016)
 };
+template <> inline constexpr std::array kEnumNames<SweepSearch>{"grid", "random", "halving"};
 
 struct SweepRequest {
   ConfigChoice choice;  // without the axes' keys

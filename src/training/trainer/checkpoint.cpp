@@ -10,8 +10,7 @@ constexpr int kStateFormatVersion = 1;
 using Slots = std::span<const ParameterSlot>;
 
 double number(const SafetensorsFile& file, const std::string& key) {
-  const auto found = file.metadata().find(key);
-  const auto value = parse_number<double>(found == file.metadata().end() ? "" : found->second);
+  const auto value = parse_number<double>(find_or(file.metadata(), key, ""));
   if (!value) fail_user(file.path(), ": not a training state: its \"", key, "\" is missing or not a number");
   return *value;
 }

@@ -8,8 +8,6 @@ std::span<std::byte> bytes_at(float* values, int64_t count) {
   return std::as_writable_bytes(std::span(values, static_cast<size_t>(count)));
 }
 
-size_t bytes_of_floats(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
-
 // Moves parts between `whole` on rank 0 and the ranks' `own` memory; `gathers`: to rank 0. for_parts(visit) calls
 // visit(rank, first byte of the whole, first of the rank's own, bytes) for all parts.
 template <class ForParts>
@@ -30,7 +28,7 @@ void exchange_parts(Communicator& world, bool gathers, std::byte* whole, std::by
 void bind_slices_in_order(Store& store, const ParameterLayout& layout, const std::vector<RangeSlice>& slices,
     const std::string& state, Location start) {
   for (const RangeSlice& own : slices) {
-    const size_t bytes = static_cast<size_t>(own.count) * sizeof(float);
+    const size_t bytes = float_bytes(own.count);
     store.bind(state + part_of(layout.ranges()[own.range], own).suffix, start, bytes);
     start.offset += bytes;
   }
@@ -46,8 +44,7 @@ void bind_own_slices(Store& store, const ParameterLayout& layout, const std::vec
     }
     for (const RangeSlice& own : slices) {
       const TrainedRange part = part_of(layout.ranges()[own.range], own);
-      store.bind(state + part.suffix, {start.region, start.offset + static_cast<size_t>(part.offset) * sizeof(float)},
-          static_cast<size_t>(part.count) * sizeof(float));
+      store.bind(state + part.suffix, {start.region, start.offset + float_bytes(part.offset)}, float_bytes(part.count));
     }
   }
 }
@@ -68,8 +65,7 @@ void WholeStates::exchange_slices(const std::string& state, Piece piece, bool ga
             const int64_t from = std::max(piece.first, start),
                           to = std::min(piece.first + piece.count, start + own.count);
             if (from < to)
-              visit(rank, bytes_of_floats(from - piece.first), bytes_of_floats(before + from - start),
-                  bytes_of_floats(to - from));
+              visit(rank, float_bytes(from - piece.first), float_bytes(before + from - start), float_bytes(to - from));
             before += own.count;
           }
         }
@@ -93,12 +89,12 @@ bool WholeStates::is_divided(const TrainingState& states, const std::string& sta
 }
 
 template <class Visit> void WholeStates::for_pieces(const WholeTensor& tensor, const Visit& visit) const {
-  const size_t bytes = tensor.type.bytes(), most = bytes_of_floats(piece_floats_);
+  const size_t bytes = tensor.type.bytes(), most = float_bytes(piece_floats_);
   for (size_t first = 0; first < bytes; first += most) visit(first, std::min(most, bytes - first));
 }
 
 std::span<const std::byte> WholeStates::gather(const WholeTensor& tensor, size_t first) {
-  const size_t count = std::min(bytes_of_floats(piece_floats_), tensor.type.bytes() - first);
+  const size_t count = std::min(float_bytes(piece_floats_), tensor.type.bytes() - first);
   if (tensor.packed) {
     std::byte* whole = is_first_rank() ? bytes_at(place(piece_floats_), piece_floats_).data() : nullptr;
     exchange_packed(*tensor.packed, {first, count}, true, whole);

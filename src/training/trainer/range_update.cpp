@@ -260,11 +260,6 @@ void update_by_muon(Graph& graph, const std::vector<RangePiece>& pieces, const T
   moment1.update(graph), moment2.update(graph);
 }
 
-// The size of "moment2.factors".
-int64_t factor_elements(const std::vector<RangePiece>& pieces) {
-  return sum_of<int64_t>(pieces, [&](const RangePiece& piece) { return piece.rows + piece.columns; });
-}
-
 // Adafactor without a first moment (Shazeer & Stern 2018, algorithms 4 and 5), for each tensor:
 //
 //   g = gradient * scale,   fresh = step^-decay_power
@@ -343,7 +338,8 @@ std::vector<PackedState> packed_states_of(
     add("moment2.rest", {DType::kF32, {other_elements(layer_matrices(layout, range))}});
   } else if (attrs.kind == Kind::kAdafactor) {
     const std::vector<RangePiece> pieces = tensors_of(layout, range);
-    add("moment2.factors", {DType::kF32, {factor_elements(pieces)}});
+    const auto factors = sum_of<int64_t>(pieces, [](const RangePiece& piece) { return piece.rows + piece.columns; });
+    add("moment2.factors", {DType::kF32, {factors}});
     add("moment2.rest", {DType::kF32, {other_elements(pieces)}});
   }
   return states;

@@ -13,9 +13,8 @@ constexpr int64_t kNodesTogether = 512;
 constexpr size_t kDeviceAlignment = 256;
 
 ValueId output_of(const Graph& graph, const std::string& name) {
-  const auto found = std::ranges::find(graph.outputs(), name, &GraphOutput::name);
-  if (found == graph.outputs().end()) fail_internal("a step without ", name);
-  return found->value;
+  if (const GraphOutput* found = find_item(graph.outputs(), name, &GraphOutput::name)) return found->value;
+  fail_internal("a step without ", name);
 }
 
 // All data of an input, as a new input of the graph.

@@ -279,8 +279,7 @@ std::vector<NodeId> last_writers(
     for (size_t i = 0; i < buckets.size(); ++i) {
       const GradientBucket& bucket = buckets[i];
       if (input.name != state::kGradient + layout.ranges()[bucket.range].suffix) continue;
-      const size_t begin = static_cast<size_t>(bucket.first) * sizeof(float),
-                   end = begin + static_cast<size_t>(bucket.count) * sizeof(float);
+      const size_t begin = float_bytes(bucket.first), end = begin + float_bytes(bucket.count);
       for (const Access& write : storages.writes(storages.storage_of(input.value)))
         if (write.begin < end && write.end > begin) last[i] = std::max(last[i], write.node);
       for (const StateUpdate& copy : plan.copies)

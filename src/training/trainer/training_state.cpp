@@ -6,8 +6,6 @@
 
 namespace linnet {
 namespace {
-size_t float_bytes(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
-
 // Cuts `count` elements into about equal parts. Cuts no matrix, and other pieces only if `cuts_others`.
 SliceBounds bounds_at_pieces(const std::vector<RangePiece>& pieces, int64_t count, int ranks, bool cuts_others) {
   SliceBounds bounds{0};
@@ -56,7 +54,6 @@ TrainingState::TrainingState(const ParameterLayout& layout, Store& store, const 
       divides_moments_(
           options.training && options.divide_moments && options.shards.ranks > 1 && store.device().is_host()) {
   if (options_.owner) {
-    if (options_.optimizer.ema_decay > 0) fail_user("shared weights have no moving average of this learner's own");
     declare_shared(store_, layout_, *options_.owner);
   } else {
     names_ = {state::kParameters};
