@@ -54,16 +54,16 @@ class Splitter {
 
   void add_backward(NodeId id) {
     const Node& node = graph_.node(id);
-    Graph& graph = split_.backward;
-    std::vector<Tensor> out;
-    if (id == end_) {  // the loss that it stands for is zero
-      out = {fill(graph, graph_.value(node.out[0]).type, 0, node.where)};
-    } else {
-      std::vector<Tensor> in = mapped(node.in, [&](ValueId operand) { return backward(operand); });
-      graph.set_scope(node.scope);
-      out = graph.add_stored(*node.op, in, node.attrs, node.where, types_of(graph_, node).out);
-    }
-    for (size_t i = 0; i < out.size(); ++i) backward_[node.out[i]] = out[i];
+    if (id == end_)  // the loss that it stands for is zero
+      backward_[node.out[0]] = fill(split_.backward, graph_.value(node.out[0]).type, 0, node.where);
+    else append(node, split_.backward, mapped(node.in, [&](ValueId operand) { return backward(operand); }), backward_);
+  }
+
+  // Adds a node of the stage's graph to one of the two, where its results are noted in `values`.
+  void append(const Node& node, Graph& graph, const std::vector<Tensor>& in, std::vector<Tensor>& values) const {
+    graph.set_scope(node.scope);
+    const std::vector<Tensor> out = graph.add_stored(*node.op, in, node.attrs, node.where, types_of(graph_, node).out);
+    for (size_t i = 0; i < out.size(); ++i) values[node.out[i]] = out[i];
   }
 
   // A value that the backward pass reads. Parts and reshapes of a value, and constants, are made again, so that each
@@ -100,15 +100,8 @@ class Splitter {
       if (!found.defined()) found = graph.input(input_name(value), graph_.value(value).type);
       return found;
     };
-    for (NodeId id = 0; id < graph_.node_count(); ++id) {
-      if (!in_forward_[id]) continue;
-      const Node& node = graph_.node(id);
-      const std::vector<Tensor> in = mapped(node.in, [&](ValueId operand) { return use(operand); });
-      graph.set_scope(node.scope);
-      const std::vector<Tensor> out =
-          graph.add_stored(*node.op, in, node.attrs, node.where, types_of(graph_, node).out);
-      for (size_t i = 0; i < out.size(); ++i) values[node.out[i]] = out[i];
-    }
+    for (NodeId id = 0; id < graph_.node_count(); ++id)
+      if (in_forward_[id]) append(graph_.node(id), graph, mapped(graph_.node(id).in, use), values);
     for (const GraphOutput& output : graph_.outputs())
       if (is_of_forward_output(output)) graph.output(output.name, use(output.value));
     for (size_t i = 0; i < saved_.size(); ++i)
