@@ -54,16 +54,16 @@ class Splitter {
 
   void add_backward(NodeId id) {
     const Node& node = graph_.node(id);
-    if (id == end_)  // the loss that it stands for is zero
-      backward_[node.out[0]] = fill(split_.backward, graph_.value(node.out[0]).type, 0, node.where);
-    else append(node, split_.backward, mapped(node.in, [&](ValueId operand) { return backward(operand); }), backward_);
-  }
-
-  // Adds a node of the stage's graph to one of the two, where its results are noted in `values`.
-  void append(const Node& node, Graph& graph, const std::vector<Tensor>& in, std::vector<Tensor>& values) const {
-    graph.set_scope(node.scope);
-    const std::vector<Tensor> out = graph.add_stored(*node.op, in, node.attrs, node.where, types_of(graph_, node).out);
-    for (size_t i = 0; i < out.size(); ++i) values[node.out[i]] = out[i];
+    Graph& graph = split_.backward;
+    std::vector<Tensor> out;
+    if (id == end_) {  // the loss that it stands for is zero
+      out = {fill(graph, graph_.value(node.out[0]).type, 0, node.where)};
+    } else {
+      const std::vector<Tensor> in = mapped(node.in, [&](ValueId operand) { return backward(operand); });
+      graph.set_scope(node.scope);
+      out = graph.add_stored(*node.op, in, node.attrs, node.where, types_of(graph_, node.out));
+    }
+    for (size_t i = 0; i < out.size(); ++i) backward_[node.out[i]] = out[i];
   }
 
   // A value that the backward pass reads. Parts and reshapes of a value, and constants, are made again, so that each
@@ -74,7 +74,8 @@ class Splitter {
     Graph& graph = split_.backward;
     const TensorType& type = graph_.value(value).type;
     const NodeId producer = graph_.value(value).producer;
-    if (producer == kNone) return found = graph.input(input_name(value), type);
+    if (producer == kNone)
+      return found = graph.input(find_item(graph_.inputs(), value, &GraphInput::value)->name, type);
     if (renames(graph_.node(producer)) || graph_.node(producer).in.empty()) {
       add_backward(producer);
       return backward_[value];
@@ -85,25 +86,11 @@ class Splitter {
     return found = graph.input(name, type);
   }
 
-  std::string input_name(ValueId value) const {
-    for (const GraphInput& input : graph_.inputs())
-      if (input.value == value) return input.name;
-    fail_internal("a value of a graph has neither a node nor a name");
-  }
-
   void build_forward() {
     Graph& graph = split_.forward;
-    graph.copy_scopes(graph_);
-    std::vector<Tensor> values(graph_.value_count());
-    const auto use = [&](ValueId value) {
-      Tensor& found = values[value];
-      if (!found.defined()) found = graph.input(input_name(value), graph_.value(value).type);
-      return found;
-    };
-    for (NodeId id = 0; id < graph_.node_count(); ++id)
-      if (in_forward_[id]) append(graph_.node(id), graph, mapped(graph_.node(id).in, use), values);
+    const std::vector<Tensor> values = copy_computation(graph_, forward_values(), graph);
     for (const GraphOutput& output : graph_.outputs())
-      if (is_of_forward_output(output)) graph.output(output.name, use(output.value));
+      if (is_of_forward_output(output)) graph.output(output.name, values[output.value]);
     for (size_t i = 0; i < saved_.size(); ++i)
       graph.update(graph.input(split_.saved[i].first, split_.saved[i].second), values[saved_[i]]);
   }
