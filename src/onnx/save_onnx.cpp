@@ -322,9 +322,7 @@ OnnxModel make_onnx(
 
 void save_onnx(const ParameterLayout& layout, const float* parameters, const OnnxSource& source,
     const std::string& path, const OnnxOptions& options) {
-  OnnxModel model = make_onnx(layout, parameters, source, options);
-  set_precision(model, options.precision, options.input_scales);
-  write_onnx(model, path, options.most_inside);
+  save_onnx(layout, parameters, OnnxFile{path, source}, "", options);
 }
 
 void save_onnx(const ParameterLayout& layout, const float* parameters, const OnnxFile& file, const std::string& folder,

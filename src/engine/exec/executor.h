@@ -27,7 +27,7 @@ class Executor {
   using AfterNode = FunctionRef<void(NodeId node)>;
   void run(ThreadPool& pool, AfterNode after) const;
   // Runs `times` times, each run reading the states that the one before left; on a device this is one recording. For
-  // plans whose inputs are all states, since there is one batch for all runs.
+  // plans whose inputs are all states, since there is one batch for all runs. Returns the number of all together.
   int64_t run_together(ThreadPool& pool, int64_t times) const;
   // As run(), adding each node's seconds to seconds[node].
   void run_timed(ThreadPool& pool, std::vector<double>& seconds) const;
