@@ -104,12 +104,20 @@ template <class Word> void fill_words(const KernelArgs& args, Word value) {
   launch_elements<fill_four<Word>>(args.device, (count + 3) / 4, count, value, aligned4(to), to);
 }
 
+uint16_t bf16_bits(double value) {
+  const auto x = static_cast<float>(value);
+  if (x != x) return 0x7fc0;
+  uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+}
+
 void run_fill(const KernelArgs& args) {
   const double value = args.attrs<FillAttrs>().value;
   switch (args.out[0].type.dtype) {
     case DType::kI32: return fill_words(args, static_cast<int32_t>(value));
     case DType::kU8: return fill_words(args, static_cast<uint8_t>(value));
-    case DType::kBF16: return fill_words(args, Bfloat16(static_cast<float>(value)).bits);
+    case DType::kBF16: return fill_words(args, bf16_bits(value));
     default: return fill_words(args, static_cast<float>(value));
   }
 }
