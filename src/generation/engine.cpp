@@ -73,6 +73,14 @@ struct Submitted {
   void cancel() {
     for (const auto& [id, index] : index_of) engine.cancel(id);
   }
+  // What each request gives, by index.
+  template <class Result> std::vector<Result> run(ThreadPool& pool, Result FinishedRequest::*result) {
+    while (engine.busy()) engine.step(pool);
+    std::vector<Result> results(index_of.size());
+    for (FinishedRequest& finished : engine.take_finished())
+      results[index_of.at(finished.id)] = std::move(finished.*result);
+    return results;
+  }
 
   Engine& engine;
   std::map<RequestId, size_t> index_of;
@@ -425,11 +433,7 @@ std::vector<Continuation> CausalGenerator::generate(std::span<const std::vector<
     };
     submitted.index_of[engine_.submit(std::move(request))] = i;
   }
-  while (engine_.busy()) engine_.step(pool);
-  std::vector<Continuation> results(prompts.size());
-  for (FinishedRequest& finished : engine_.take_finished())
-    results[submitted.index_of.at(finished.id)] = std::move(finished.result);
-  return results;
+  return submitted.run(pool, &FinishedRequest::result);
 }
 
 std::vector<std::vector<Hypothesis>> SourceGenerator::generate(
@@ -448,10 +452,6 @@ std::vector<std::vector<Hypothesis>> SourceGenerator::generate(
     request.settings.max_tokens = std::max<int64_t>(1, static_cast<int64_t>(most));
     submitted.index_of[engine_.submit(std::move(request))] = i;
   }
-  while (engine_.busy()) engine_.step(pool);
-  std::vector<std::vector<Hypothesis>> results(sources.size());
-  for (FinishedRequest& finished : engine_.take_finished())
-    results[submitted.index_of.at(finished.id)] = std::move(finished.hypotheses);
-  return results;
+  return submitted.run(pool, &FinishedRequest::hypotheses);
 }
 }  // namespace linnet

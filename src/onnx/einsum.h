@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 #include "base/fail.h"
+#include "base/text.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 
@@ -57,18 +58,15 @@ class Einsum {
       if (c == kRest) fail("'", c, "' is no letter");
       if (c != ' ') text += c;
     }
-    for (size_t at = 0; (at = text.find("...")) != text.npos;) text.replace(at, 3, 1, kRest);
+    replace_all(text, "...", {&kRest, 1});
     const size_t arrow = text.find("->");
-    terms_.emplace_back();
-    for (const char c : text.substr(0, arrow)) {
-      if (c == ',') {
-        terms_.emplace_back();
-        continue;
+    for (const std::string_view operand : split(std::string_view(text).substr(0, arrow), ',')) {
+      std::string& letters = terms_.emplace_back().letters;
+      for (const char c : operand) {
+        check_letter(c);
+        if (has(letters, c)) fail(c == kRest ? "\"...\"" : text_of_parts("the letter ", c), " is twice in one operand");
+        letters += c;
       }
-      check_letter(c);
-      if (has(terms_.back().letters, c))
-        fail(c == kRest ? "\"...\"" : text_of_parts("the letter ", c), " is twice in one operand");
-      terms_.back().letters += c;
     }
     if (arrow != text.npos) {
       for (const char c : text.substr(arrow + 2)) {

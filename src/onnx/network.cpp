@@ -28,14 +28,6 @@ void visit_nodes(const std::vector<OnnxNode>& nodes, const std::function<void(co
   }
 }
 
-// Also visits graphs within nodes.
-void visit_outputs(const OnnxGraph& graph, const std::function<void(const std::string&)>& visit) {
-  for (const OnnxValueInfo& output : graph.outputs) visit(output.name);
-  for (const OnnxNode& node : graph.nodes)
-    for (const OnnxAttribute& attribute : node.attributes)
-      if (attribute.graph) visit_outputs(*attribute.graph, visit);
-}
-
 std::string full_name(const OnnxNode& node) {
   return node.domain.empty() || node.domain == "ai.onnx" ? node.op : node.domain + "." + node.op;
 }
@@ -187,7 +179,14 @@ void OnnxNetwork::find_filters() {
     }
     for (size_t i = 0; i < node.in.size(); ++i) (is_conv && i == 1 ? filters_ : others).insert(origin(node.in[i]));
   });
-  visit_outputs(model_.graph, [&](const std::string& name) { others.insert(origin(name)); });
+  const auto add_outputs = [&](const OnnxGraph& graph) {
+    for (const OnnxValueInfo& output : graph.outputs) others.insert(origin(output.name));
+  };
+  add_outputs(model_.graph);
+  visit_nodes(model_.graph.nodes, [&](const OnnxNode& node) {
+    for (const OnnxAttribute& attribute : node.attributes)
+      if (attribute.graph) add_outputs(*attribute.graph);
+  });
   std::erase_if(filters_, [&](const std::string& name) { return others.contains(name); });
 }
 

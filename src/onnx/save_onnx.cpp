@@ -222,9 +222,9 @@ void add_prefix(OnnxGraph& graph, const std::string& prefix) {
   for (OnnxValueInfo& output : graph.outputs) rename(output.name);
 }
 
-void add_missing(std::vector<OnnxValueInfo>& to, const std::vector<OnnxValueInfo>& from) {
-  for (const OnnxValueInfo& value : from)
-    if (!find_item(to, value.name, &OnnxValueInfo::name)) to.push_back(value);
+template <class Item> void add_missing(std::vector<Item>& to, const std::vector<Item>& from) {
+  for (const Item& item : from)
+    if (!find_item(to, item.name, &Item::name)) to.push_back(item);
 }
 
 // Gives a branch all outputs, in order.
@@ -236,12 +236,6 @@ void complete_outputs(OnnxGraph& branch, const std::vector<OnnxValueInfo>& outpu
     branch.nodes.push_back(named_node(output.name, "Identity", {past}));
   }
   branch.outputs = outputs;
-}
-
-void move_initializers(OnnxGraph& from, OnnxGraph& to) {
-  for (OnnxTensor& tensor : from.initializers)
-    if (!find_item(to.initializers, tensor.name, &OnnxTensor::name)) to.initializers.push_back(std::move(tensor));
-  from.initializers.clear();
 }
 
 OnnxAttribute branch_attribute(const char* name, OnnxGraph graph) {
@@ -261,12 +255,13 @@ OnnxModel merge_decoders(OnnxModel without_past, OnnxModel with_past, bool any_h
     for (OnnxValueInfo& input : merged.inputs)
       if (input.name.starts_with("past_key_values")) input.dims.back() = {-1, "head_size"};
   merged.inputs.push_back({.name = kChoice, .element = OnnxElement::kBool, .has_shape = true, .dims = {{1}}});
-  complete_outputs(without_past.graph, merged.outputs);
-  complete_outputs(with_past.graph, merged.outputs);
-  add_prefix(without_past.graph, "without_past/");
-  add_prefix(with_past.graph, "with_past/");
-  move_initializers(without_past.graph, merged);
-  move_initializers(with_past.graph, merged);
+  for (const auto& [branch, prefix] :
+      {std::pair{&without_past.graph, "without_past/"}, {&with_past.graph, "with_past/"}}) {
+    complete_outputs(*branch, merged.outputs);
+    add_prefix(*branch, prefix);
+    add_missing(merged.initializers, branch->initializers);
+    branch->initializers.clear();
+  }
 
   OnnxNode choice{.name = "choice", .op = "If", .in = {kChoice}};
   for (OnnxValueInfo& output : merged.outputs) {
@@ -313,7 +308,7 @@ OnnxModel make_onnx(
     return std::ranges::find(source.first_outputs, output.name) != source.first_outputs.end();
   });
   for (const GraphOutput& output : outputs)
-    builder.output(output.name, lowering.value(output.value), onnx_element(traces[0].value(output.value).type.dtype),
+    builder.output(output.name, lowering.name_of(output.value), onnx_element(traces[0].value(output.value).type.dtype),
         lowering.shape_of(output.value));
 
   OnnxModel model;
@@ -327,9 +322,7 @@ OnnxModel make_onnx(
 
 void save_onnx(const ParameterLayout& layout, const float* parameters, const OnnxSource& source,
     const std::string& path, const OnnxOptions& options) {
-  OnnxModel model = make_onnx(layout, parameters, source, options);
-  set_precision(model, options.precision, options.input_scales);
-  write_onnx(model, path, options.most_inside);
+  save_onnx(layout, parameters, OnnxFile{path, source}, "", options);
 }
 
 void save_onnx(const ParameterLayout& layout, const float* parameters, const OnnxFile& file, const std::string& folder,

@@ -2,10 +2,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 #include <atomic>
-#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include "base/files.h"
 #include "base/numbers.h"
@@ -42,31 +42,21 @@ std::string file_name(const std::string& kind, const std::string& key) {
   return kind + printed("-%016zx", mix64(fnv1a(key)));
 }
 
-bool read_all(int descriptor, void* to, size_t size) {
-  char* next = static_cast<char*>(to);
-  while (size > 0) {
-    const ssize_t got = ::read(descriptor, next, size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    next += got;
-    size -= static_cast<size_t>(got);
-  }
-  return true;
-}
-
 std::optional<std::string> read_entry(const fs::path& path, const std::string& key) {
   // O_NONBLOCK: a named pipe of this name must not block the program.
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const size_t begin = sizeof(Header) + key.size();
+  // Checked before memory is taken.
+  const off_t length = file.open() ? ::lseek(file.get(), 0, SEEK_END) : -1;
+  if (length < static_cast<off_t>(begin) || length > static_cast<off_t>(begin + kMostBytes)) return {};
+  std::string bytes;
+  if (::lseek(file.get(), 0, SEEK_SET) < 0 || !read_to_end(file.get(), bytes) || bytes.size() < begin) return {};
   Header header{};
-  if (!file.open() || !read_all(file.get(), &header, sizeof header)) return {};
-  if (header.magic != kMagic || header.key_size != key.size() || header.size > kMostBytes) return {};
-  // Checked before memory is taken, as the size may be damaged.
-  const off_t length = ::lseek(file.get(), 0, SEEK_END);
-  const auto expected = static_cast<off_t>(sizeof header + key.size() + header.size);
-  if (length != expected || ::lseek(file.get(), sizeof header, SEEK_SET) < 0) return {};
-  std::string kept_key(key.size(), 0), bytes(header.size, 0);
-  if (!read_all(file.get(), kept_key.data(), kept_key.size()) || kept_key != key) return {};
-  if (!read_all(file.get(), bytes.data(), bytes.size()) || checksum(key, bytes) != header.checksum) return {};
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (header.magic != kMagic || header.key_size != key.size() || header.size != bytes.size() - begin) return {};
+  if (bytes.compare(sizeof header, key.size(), key) != 0) return {};
+  bytes.erase(0, begin);
+  if (checksum(key, bytes) != header.checksum) return {};
   return bytes;
 }
 

@@ -287,26 +287,20 @@ void Executor::check(const ThreadPool& pool) const {
   if (pool.size() > plan_->threads) fail_internal("a plan for ", plan_->threads, " threads was given ", pool.size());
 }
 
-int64_t Executor::run(ThreadPool& pool) const {
-  check(pool);
-  if (device_run_) return device_run_->run([&] { run_all(pool, [](NodeId) {}); }, 1, !Timeline::is_active());
-  run_all(pool, [](NodeId) {});
-  return 0;
-}
-
 void Executor::run(ThreadPool& pool, AfterNode after) const {
   check(pool);
   if (device_run_) fail_internal("nodes that a device runs are not observed");
   run_all(pool, after);
 }
 
-void Executor::run_together(ThreadPool& pool, int64_t times) const {
+int64_t Executor::run_together(ThreadPool& pool, int64_t times) const {
   check(pool);
   const auto run_each = [&] {
     for (int64_t i = 0; i < times; ++i) run_all(pool, [](NodeId) {});
   };
-  if (device_run_) device_run_->run(run_each, times, !Timeline::is_active());
-  else run_each();
+  if (device_run_) return device_run_->run(run_each, times, !Timeline::is_active());
+  run_each();
+  return 0;
 }
 
 void Executor::run_timed(ThreadPool& pool, std::vector<double>& seconds) const {

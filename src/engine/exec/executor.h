@@ -22,13 +22,13 @@ class Executor {
   // may be written and other plans run after it, and output() waits. Returns the run's number for output(), 0 on the
   // CPU. While the Timeline (base/timeline.h) is active, the time of each node is recorded; on a device, nodes are then
   // queued and timed alone, and their times are put one after another from the run's beginning.
-  int64_t run(ThreadPool& pool) const;
+  int64_t run(ThreadPool& pool) const { return run_together(pool, 1); }
   // On the CPU: calls after(node) when a node is done, on the calling thread.
   using AfterNode = FunctionRef<void(NodeId node)>;
   void run(ThreadPool& pool, AfterNode after) const;
   // Runs `times` times, each run reading the states that the one before left; on a device this is one recording. For
-  // plans whose inputs are all states, since there is one batch for all runs.
-  void run_together(ThreadPool& pool, int64_t times) const;
+  // plans whose inputs are all states, since there is one batch for all runs. Returns the number of all together.
+  int64_t run_together(ThreadPool& pool, int64_t times) const;
   // As run(), adding each node's seconds to seconds[node].
   void run_timed(ThreadPool& pool, std::vector<double>& seconds) const;
 

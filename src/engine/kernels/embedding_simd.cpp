@@ -34,9 +34,8 @@ HWY_EXPORT(ScatterColumns);
 
 void gather_rows(
     int64_t count, int64_t width, const float* table, const int32_t* ids, MutableStoredFloats out, ThreadPool& pool) {
-  for_ranges(pool, count, width, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) convert_floats(width, table + ids[i] * width, out + i * width);
-  });
+  for_each_index(
+      pool, count, width, [&](int64_t i) { convert_floats(width, table + ids[i] * width, out + i * width); });
 }
 
 // Tasks own columns, so that no two write the same element; 64 floats are whole cache lines of an aligned table.

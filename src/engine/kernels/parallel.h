@@ -25,6 +25,13 @@ template <class Body> void for_ranges(ThreadPool& pool, int64_t count, int64_t w
   for_steps(pool, count, std::max<int64_t>(kTaskWork / work, 1), body);
 }
 
+// body(i) of each index in [0, count), for ranges of them.
+template <class Body> void for_each_index(ThreadPool& pool, int64_t count, int64_t work, const Body& body) {
+  for_ranges(pool, count, work, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) body(i);
+  });
+}
+
 // Sums over rows are cut into this many chunks of consecutive rows, whose partial sums are added in order.
 inline int64_t row_chunks(int64_t rows) { return std::clamp<int64_t>((rows + 63) / 64, 1, 32); }
 

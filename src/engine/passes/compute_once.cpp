@@ -1,6 +1,4 @@
-#include <algorithm>
 #include <array>
-#include <map>
 #include <vector>
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"
@@ -32,29 +30,6 @@ std::vector<Known> known_values(const Graph& graph, const std::set<std::string>&
   }
   return known;
 }
-
-// The computation of the value from inputs of the graph.
-Graph computation_of(const Graph& graph, ValueId value, const std::string& name) {
-  const std::vector<bool> needed = ancestors_of(graph, std::array{value});
-  Graph result;
-  std::map<ValueId, Tensor> made;
-  for (NodeId id = 0; id < graph.node_count(); ++id) {
-    if (!needed[id]) continue;
-    const Node& node = graph.node(id);
-    std::vector<Tensor> in;
-    for (const ValueId operand : node.in) {
-      Tensor& x = made[operand];
-      if (!x.defined())
-        x = result.input(
-            std::ranges::find(graph.inputs(), operand, &GraphInput::value)->name, graph.value(operand).type);
-      in.push_back(x);
-    }
-    const std::vector<Tensor> out = result.add_stored(*node.op, in, node.attrs, node.where, types_of(graph, node.out));
-    for (size_t i = 0; i < node.out.size(); ++i) made[node.out[i]] = out[i];
-  }
-  result.output(name, made.at(value));
-  return result;
-}
 }  // namespace
 
 std::optional<ComputedOnce> compute_once(
@@ -74,7 +49,8 @@ std::optional<ComputedOnce> compute_once(
     for (const ValueId out : node.out) {
       if (!wanted.contains(out)) continue;
       const std::string name = kComputedOnce + prefix + "." + std::to_string(result.first.size());
-      result.first.push_back(computation_of(graph, out, name));
+      Graph& first = result.first.emplace_back();
+      first.output(name, copy_computation(graph, std::array{out}, first)[out]);
       rest.map(out, rest.graph().input(name, graph.value(out).type));
     }
   }

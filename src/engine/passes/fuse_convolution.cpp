@@ -16,28 +16,26 @@ template <class Function> Expression traced(const Function& function) {
   return graph.node(0).attrs.as<PointwiseAttrs>().expression;
 }
 
-// Whether two expressions of one operand are one function, whatever the order of their instructions. Constants are
-// compared as floats, as kernels have them.
-class SameFunction {
- public:
-  SameFunction(const Expression& a, const Expression& b) : a_(a.code), b_(b.code) {}
-  bool operator()() const { return same(static_cast<int>(a_.size()) - 1, static_cast<int>(b_.size()) - 1); }
+using Code = std::vector<Instruction>;
 
- private:
-  bool same(int i, int j) const {
-    if (i < 0 || j < 0) return i == j;
-    const Instruction &x = a_[i], &y = b_[j];
-    if (x.function != y.function) return false;
-    if (x.function == Scalar::kInput) return x.a == y.a;
-    if (x.function == Scalar::kConstant) return static_cast<float>(x.constant) == static_cast<float>(y.constant);
-    if (same(x.a, y.a) && same(x.b, y.b) && same(x.c, y.c)) return true;
-    const bool commutes = x.function == Scalar::kAdd || x.function == Scalar::kMul || x.function == Scalar::kMax ||
-                          x.function == Scalar::kMin;
-    return commutes && same(x.a, y.b) && same(x.b, y.a);
-  }
+// Whether instruction i of one expression and j of another, of one operand, compute one function, whatever the order of
+// their instructions. Constants are compared as floats, as kernels have them.
+bool compute_same(const Code& a, int i, const Code& b, int j) {
+  if (i < 0 || j < 0) return i == j;
+  const Instruction &x = a[i], &y = b[j];
+  if (x.function != y.function) return false;
+  if (x.function == Scalar::kInput) return x.a == y.a;
+  if (x.function == Scalar::kConstant) return static_cast<float>(x.constant) == static_cast<float>(y.constant);
+  const auto same = [&](int k, int l) { return compute_same(a, k, b, l); };
+  if (same(x.a, y.a) && same(x.b, y.b) && same(x.c, y.c)) return true;
+  const bool commutes = x.function == Scalar::kAdd || x.function == Scalar::kMul || x.function == Scalar::kMax ||
+                        x.function == Scalar::kMin;
+  return commutes && same(x.a, y.b) && same(x.b, y.a);
+}
 
-  const std::vector<Instruction>&a_, &b_;
-};
+bool are_same(const Code& a, const Code& b) {
+  return compute_same(a, static_cast<int>(a.size()) - 1, b, static_cast<int>(b.size()) - 1);
+}
 
 // The convolution moves to the last node fused into it, where the other operand has been computed.
 class Convolutions final : public Fusion {
@@ -51,7 +49,7 @@ class Convolutions final : public Fusion {
       return take_scale(node, 0) || take_scale(node, 1) || take_silu(node, 0) || take_silu(node, 1);
     if (node.in.size() != 1) return false;
     for (const TracedActivation& activation : traced_activations())
-      if (SameFunction(expression, activation.value)())
+      if (are_same(expression.code, activation.value.code))
         return activate(node, rewriter_.lone_producer(node.in[0], kConv2d), activation.kind);
     return false;
   }

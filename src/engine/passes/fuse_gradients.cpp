@@ -163,22 +163,18 @@ class BiasGradient final : public Fusion {
            graph_.value(product.in[1]).type.shape.rank() == 2;
   }
 
-  static Attrs with_row_sums(const Node& product) {
-    MatmulAttrs attrs = product.attrs.as<MatmulAttrs>();
-    attrs.row_sums = true;
-    return attrs;
-  }
+  static constexpr auto with_row_sums = set_member<&MatmulAttrs::row_sums>;
 
   bool has_kernel(const Node& product, const Node& sum) const {
     Node both = product;
-    both.attrs = with_row_sums(product);
+    both.attrs = with_row_sums(product.attrs);
     both.out.push_back(sum.out[0]);
     return has_fast_kernel(both, types_of(graph_, both.in), types_of(graph_, both.out), backend_);
   }
 
   void fuse(const Node& product, const Node& sum) {
-    rewriter_.map(
-        sum.out[0], rewriter_.replace(product, kMatmul, rewriter_.inputs_of(product), with_row_sums(product))[1]);
+    const std::vector<Tensor> in = rewriter_.inputs_of(product);
+    rewriter_.map(sum.out[0], rewriter_.replace(product, kMatmul, in, with_row_sums(product.attrs))[1]);
   }
 
   std::map<NodeId, Pair> pairs_;  // by the later of the two

@@ -183,13 +183,10 @@ class JoinNormSums final : public Fusion {
  private:
   bool take(const Node& node) override {
     if (!joined_.contains(id_of(node))) return false;
-    Attrs attrs = node.attrs;
-    if (is(node, kLayerNormGrad)) {
-      LayerNormAttrs norm = attrs.as<LayerNormAttrs>();
-      norm.in_parts = true, attrs = norm;
-    } else {
-      ResidualNormAttrs norm = attrs.as<ResidualNormAttrs>();
-      norm.norm.in_parts = true, attrs = norm;
+    Attrs attrs = set_member<&LayerNormAttrs::in_parts>(norm_of(node));
+    if (is(node, kResidualNormGrad)) {
+      ResidualNormAttrs residual = node.attrs.as<ResidualNormAttrs>();
+      residual.norm = attrs.as<LayerNormAttrs>(), attrs = residual;
     }
     const std::vector<Tensor> out = rewriter_.add(node, *node.op, rewriter_.inputs_of(node), attrs);
     const size_t parameters = norm_of(node).parameters();

@@ -17,30 +17,6 @@ Precision precision_of(const Node& node, Precision precision, Precision attentio
                                                        : precision;
 }
 
-// Rounds each operand of products that may be stored below fp32 to fp16, once.
-class HalfOperands {
- public:
-  explicit HalfOperands(Rewriter& rewriter) : rewriter_(rewriter) {}
-
-  std::vector<Tensor> of(const Node& node) {
-    std::vector<Tensor> in = rewriter_.inputs_of(node);
-    const StorageRule rule = node.op->storage ? storage_of(node) : StorageRule{.rest = Storage::kReduced};
-    for (size_t i = 0; i < in.size(); ++i)
-      if (in[i].type().dtype == DType::kF32 && rule.operand(i) != Storage::kF32) in[i] = rounded(node, in[i]);
-    return in;
-  }
-
- private:
-  Tensor rounded(const Node& reader, const Tensor& value) {
-    Tensor& half = halves_[value.id];
-    if (!half.defined()) half = rewriter_.add(reader, kRoundHalf, std::array{value}, {})[0];
-    return half;
-  }
-
-  Rewriter& rewriter_;
-  std::map<ValueId, Tensor> halves_;
-};
-
 // Keeps recomputation from changing which results are rounded to the storage type. With bf16 activations, a value is
 // rounded when it is written to memory, and an elementwise result with one elementwise reader is never written, as
 // fuse_pointwise joins the two. A result with several readers, such as silu(gate) of a gated feed-forward layer, is
@@ -101,12 +77,23 @@ class RoundShared final : public Fusion {
 
 Graph lower_precision(const Graph& graph, Precision precision, Precision attention) {
   Rewriter rewriter(graph);
-  HalfOperands halves(rewriter);
+  std::map<ValueId, Tensor> halves;
+  // Rounds each operand of a product that may be stored below fp32 to fp16, once.
+  const auto round_operands = [&](const Node& node, std::vector<Tensor>& in) {
+    const StorageRule rule = node.op->storage ? storage_of(node) : StorageRule{.rest = Storage::kReduced};
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (in[i].type().dtype != DType::kF32 || rule.operand(i) == Storage::kF32) continue;
+      Tensor& half = halves[in[i].id];
+      if (!half.defined()) half = rewriter.add(node, kRoundHalf, std::array{in[i]}, {})[0];
+      in[i] = half;
+    }
+  };
   for (const Node& node : graph.nodes()) {
     const Precision own = precision_of(node, precision, attention);
     const bool half = own == Precision::kF16, lowered = !half && node.op->product != ProductKind::kNone;
-    rewriter.replace(node, *node.op, half ? halves.of(node) : rewriter.inputs_of(node),
-        lowered ? node.op->with_precision(node.attrs, own) : node.attrs);
+    std::vector<Tensor> in = rewriter.inputs_of(node);
+    if (half) round_operands(node, in);
+    rewriter.replace(node, *node.op, in, lowered ? node.op->with_precision(node.attrs, own) : node.attrs);
   }
   return rewriter.finish();
 }

@@ -151,12 +151,9 @@ PipelineCut finish_cut(const Model& model, std::span<const ValueId> results, std
   for (size_t s = 0; s + 1 < bounds.size(); ++s) {
     cut.work.push_back(model.work(bounds[s], bounds[s + 1]) / all);
     std::set<std::string>& names = cut.parameters.emplace_back();
-    const std::vector<bool> kept = part_of_stage(model, results, bounds[s], bounds[s + 1]).kept;
-    std::set<ValueId> read;
-    for (NodeId id = 0; id < forward.node_count(); ++id)
-      if (kept[id]) read.insert(forward.node(id).in.begin(), forward.node(id).in.end());
+    const std::vector<bool> read = part_of_stage(model, results, bounds[s], bounds[s + 1]).read;
     for (const GraphInput& input : forward.inputs())
-      if (read.contains(input.value)) names.insert(input.name);
+      if (read[input.value]) names.insert(input.name);
   }
   return cut;
 }

@@ -67,6 +67,27 @@ ValueId before_reshapes(const Graph& graph, ValueId value) {
   return node && algebra_of(*node) == Algebra::kReshape ? before_reshapes(graph, node->in[0]) : value;
 }
 
+std::vector<Tensor> copy_computation(const Graph& graph, std::span<const ValueId> results, Graph& copy) {
+  const std::vector<bool> needed = ancestors_of(graph, results);
+  std::vector<Tensor> values(graph.value_count());
+  const auto use = [&](ValueId id) {
+    if (!values[id].defined())
+      values[id] = copy.input(find_item(graph.inputs(), id, &GraphInput::value)->name, graph.value(id).type);
+    return values[id];
+  };
+  copy.copy_scopes(graph);
+  for (NodeId id = 0; id < graph.node_count(); ++id) {
+    if (!needed[id]) continue;
+    const Node& node = graph.node(id);
+    const std::vector<Tensor> in = mapped(node.in, use);
+    copy.set_scope(node.scope);
+    const std::vector<Tensor> out = copy.add_stored(*node.op, in, node.attrs, node.where, types_of(graph, node.out));
+    for (size_t i = 0; i < out.size(); ++i) values[node.out[i]] = out[i];
+  }
+  for (const ValueId id : results) use(id);
+  return values;
+}
+
 const Node* Matcher::one_reader(ValueId value) const {
   if (!has_one_reader(value)) return nullptr;
   const NodeId id = readers(value).front();

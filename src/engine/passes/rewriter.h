@@ -21,6 +21,9 @@ inline bool renames(const Node& node) {
 
 ValueId before_reshapes(const Graph& graph, ValueId value);  // the value without reshapes
 
+// Appends what computes `results`, and the inputs that it reads, to an empty graph. Returns the new values by old ones.
+std::vector<Tensor> copy_computation(const Graph& graph, std::span<const ValueId> results, Graph& copy);
+
 class Matcher {
  public:
   explicit Matcher(const Graph& graph);  // the graph outlives it and does not change

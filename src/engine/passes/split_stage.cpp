@@ -59,9 +59,9 @@ class Splitter {
     if (id == end_) {  // the loss that it stands for is zero
       out = {fill(graph, graph_.value(node.out[0]).type, 0, node.where)};
     } else {
-      std::vector<Tensor> in = mapped(node.in, [&](ValueId operand) { return backward(operand); });
+      const std::vector<Tensor> in = mapped(node.in, [&](ValueId operand) { return backward(operand); });
       graph.set_scope(node.scope);
-      out = graph.add_stored(*node.op, in, node.attrs, node.where, types_of(graph_, node).out);
+      out = graph.add_stored(*node.op, in, node.attrs, node.where, types_of(graph_, node.out));
     }
     for (size_t i = 0; i < out.size(); ++i) backward_[node.out[i]] = out[i];
   }
@@ -74,7 +74,8 @@ class Splitter {
     Graph& graph = split_.backward;
     const TensorType& type = graph_.value(value).type;
     const NodeId producer = graph_.value(value).producer;
-    if (producer == kNone) return found = graph.input(input_name(value), type);
+    if (producer == kNone)
+      return found = graph.input(find_item(graph_.inputs(), value, &GraphInput::value)->name, type);
     if (renames(graph_.node(producer)) || graph_.node(producer).in.empty()) {
       add_backward(producer);
       return backward_[value];
@@ -85,32 +86,11 @@ class Splitter {
     return found = graph.input(name, type);
   }
 
-  std::string input_name(ValueId value) const {
-    for (const GraphInput& input : graph_.inputs())
-      if (input.value == value) return input.name;
-    fail_internal("a value of a graph has neither a node nor a name");
-  }
-
   void build_forward() {
     Graph& graph = split_.forward;
-    graph.copy_scopes(graph_);
-    std::vector<Tensor> values(graph_.value_count());
-    const auto use = [&](ValueId value) {
-      Tensor& found = values[value];
-      if (!found.defined()) found = graph.input(input_name(value), graph_.value(value).type);
-      return found;
-    };
-    for (NodeId id = 0; id < graph_.node_count(); ++id) {
-      if (!in_forward_[id]) continue;
-      const Node& node = graph_.node(id);
-      const std::vector<Tensor> in = mapped(node.in, [&](ValueId operand) { return use(operand); });
-      graph.set_scope(node.scope);
-      const std::vector<Tensor> out =
-          graph.add_stored(*node.op, in, node.attrs, node.where, types_of(graph_, node).out);
-      for (size_t i = 0; i < out.size(); ++i) values[node.out[i]] = out[i];
-    }
+    const std::vector<Tensor> values = copy_computation(graph_, forward_values(), graph);
     for (const GraphOutput& output : graph_.outputs())
-      if (is_of_forward_output(output)) graph.output(output.name, use(output.value));
+      if (is_of_forward_output(output)) graph.output(output.name, values[output.value]);
     for (size_t i = 0; i < saved_.size(); ++i)
       graph.update(graph.input(split_.saved[i].first, split_.saved[i].second), values[saved_[i]]);
   }

@@ -29,11 +29,13 @@ class Replay {
       each_part(input.value, [&](ByteMap& map, const ByteRows& bytes) { map.write(bytes, input.value); });
     for (NodeId id = 0; id < graph_.node_count(); ++id) {
       const Node& node = graph_.node(id);
-      write_workspace(id);
+      const std::optional<ByteRows> own = workspace(id);
+      if (own) maps_[shared_.arena].write(*own, kNone);  // so that reading there later fails
       for (ValueId in : node.in) check_read(in, [&] { return graph_.where_text(id); });
       check_outputs_apart(id);
       for (ValueId out : node.out) each_part(out, [&](ByteMap& map, const ByteRows& bytes) { map.write(bytes, out); });
-      check_workspace(id);
+      if (own && !maps_[shared_.arena].holds(*own, [](ValueId owner) { return owner == kNone; }))
+        fail_internal("plan: ", graph_.where_text(id), " has a result in its workspace");
     }
     for (const GraphOutput& output : graph_.outputs())
       check_read(output.value, [&] { return "output " + output.name; });
@@ -59,18 +61,6 @@ class Replay {
     if (*begin + bytes > store_.regions()[shared_.arena].bytes)
       fail_internal("plan: the workspace of ", graph_.where_text(id), " lies beyond its region");
     return ByteRows{*begin, 1, 0, bytes};
-  }
-
-  // Leaves no value in the workspace, so that reading one there later fails.
-  void write_workspace(NodeId id) {
-    if (const auto bytes = workspace(id)) maps_[shared_.arena].write(*bytes, kNone);
-  }
-
-  // No result of the node may lie in its workspace.
-  void check_workspace(NodeId id) {
-    const auto bytes = workspace(id);
-    if (bytes && !maps_[shared_.arena].holds(*bytes, [](ValueId owner) { return owner == kNone; }))
-      fail_internal("plan: ", graph_.where_text(id), " has a result in its workspace");
   }
 
   // A dense value is one part, columns of a matrix their rows, others more parts.

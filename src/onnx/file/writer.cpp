@@ -2,6 +2,7 @@
 // data's sizes; then all goes to the file in order.
 #include <algorithm>
 #include "base/files.h"
+#include "base/functions.h"
 #include "base/numbers.h"
 #include "base/protobuf.h"
 #include "onnx/file/model.h"
@@ -109,7 +110,7 @@ ProtoWriter graph_message(const OnnxGraph& graph) {
   return parts.before;
 }
 
-// An initializer's message up to the data, which follows unless it is `outside`.
+// An initializer's field of the graph up to the data, which follows unless it is `outside`.
 struct InitializerParts {
   const OnnxTensor* tensor;
   ProtoWriter header;
@@ -139,6 +140,10 @@ std::vector<InitializerParts> initializer_parts(const OnnxGraph& graph, bool out
     } else {
       part.header.begin(9, tensor.bytes());
     }
+    ProtoWriter field;
+    field.begin(5, part.size());
+    field.append(part.header);
+    part.header = std::move(field);
     parts.push_back(std::move(part));
   }
   return parts;
@@ -178,13 +183,8 @@ void write_onnx(const OnnxModel& model, const std::string& path, uint64_t most_i
   const GraphParts graph = graph_parts(model.graph);
 
   ProtoWriter header = model_header(model);
-  uint64_t graph_size = graph.before.bytes().size() + graph.after.bytes().size();
-  for (const InitializerParts& part : initializers) {
-    ProtoWriter begin;
-    begin.begin(5, part.size());
-    graph_size += begin.bytes().size() + part.size();
-  }
-  header.begin(7, graph_size);
+  header.begin(7, graph.before.bytes().size() + sum_of<uint64_t>(initializers, &InitializerParts::size) +
+                      graph.after.bytes().size());
 
   std::unique_ptr<AtomicFile> data;
   if (outside) {
@@ -195,9 +195,6 @@ void write_onnx(const OnnxModel& model, const std::string& path, uint64_t most_i
   file.write(header.bytes());
   file.write(graph.before.bytes());
   for (const InitializerParts& part : initializers) {
-    ProtoWriter begin;
-    begin.begin(5, part.size());
-    file.write(begin.bytes());
     file.write(part.header.bytes());
     if (!part.outside) each_piece(*part.tensor, [&](const void* bytes, size_t size) { file.write(bytes, size); });
   }

@@ -26,29 +26,15 @@ void check_alike(const Graph& a, const Graph& b) {
 // Elements [first, first + count) of a dense tensor whose axis i is axis order[i] of `values`.
 void gather_arranged(
     const OnnxParameter& parameter, const std::vector<int64_t>& order, int64_t first, int64_t count, float* out) {
-  const Shape strides = dense_strides(parameter.shape);
-  const int rank = parameter.shape.rank();
-  std::vector<int64_t> index(rank), sizes, steps;
-  for (const int64_t axis : order) {
-    sizes.push_back(parameter.shape[axis]);
-    steps.push_back(strides[axis]);
-  }
-  int64_t at = 0, rest = first;
-  for (int axis = rank; axis-- > 0;) {
-    const auto a = static_cast<size_t>(axis);
-    index[a] = rest % sizes[a];
-    rest /= sizes[a];
-    at += index[a] * steps[a];
-  }
-  for (int64_t i = 0; i < count; ++i) {
-    out[i] = parameter.values[at];
-    for (int axis = rank; axis-- > 0;) {
-      const auto a = static_cast<size_t>(axis);
-      at += steps[a];
-      if (++index[a] < sizes[a]) break;
-      at -= sizes[a] * steps[a];
-      index[a] = 0;
-    }
+  const Shape& sizes = parameter.shape;
+  const Shape strides = dense_strides(sizes);
+  const int64_t row = order.empty() ? 1 : sizes[order.back()], step = order.empty() ? 1 : strides[order.back()];
+  for (int64_t i = 0; i < count;) {
+    int64_t at = 0, rest = first + i;
+    for (size_t axis = order.size(); axis-- > 0; rest /= sizes[order[axis]])
+      at += rest % sizes[order[axis]] * strides[order[axis]];
+    const int64_t end = std::min(count, i + row - (first + i) % row);
+    for (; i < end; ++i, at += step) out[i] = parameter.values[at];
   }
 }
 

@@ -131,7 +131,6 @@ class OnnxLowering {
   void bind_key_mask(ValueId lengths, const std::string& mask);
   // Lowers every node in order. User error naming an op that ONNX cannot express.
   void run();
-  const std::string& value(ValueId id) const { return names_.at(id); }
 
   // --- For lowerings ---
   OnnxBuilder& builder;

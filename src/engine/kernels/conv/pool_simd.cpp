@@ -355,9 +355,8 @@ void conv_pool_forward(const ConvPoolShape& s, const ConvPoolImages& x, const fl
   float* taps = sums + filters * s.channels * kSums;
   float* packed_bias = taps + filters * s.channels * kTaps;
   float* scratch = packed_bias + filters;
-  for_ranges(pool, filters, s.channels * (kSums + kTaps), [&](int64_t begin, int64_t end) {
-    for (int64_t o = begin; o < end; ++o) pack_filter(s, weight, o, sums, taps);
-  });
+  for_each_index(
+      pool, filters, s.channels * (kSums + kTaps), [&](int64_t o) { pack_filter(s, weight, o, sums, taps); });
   for (int64_t o = 0; o < filters; ++o) packed_bias[o] = o < s.filters ? bias[o] : 0.0f;
   const ConvPoolCall call{s, x, {sums, taps, packed_bias, pixel_limit(s, weight, bias)}, y, which};
   const int64_t tasks = groups(s);

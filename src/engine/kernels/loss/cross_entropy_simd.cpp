@@ -339,10 +339,8 @@ class LinearCrossEntropy {
     if (args_.dbias == nullptr)
       return for_ranges(pool_, rows, 4 * args_.classes, [&](int64_t begin, int64_t end) { part(begin, end, nullptr); });
     const int64_t groups = row_groups(rows);
-    for_ranges(pool_, groups, rows * 4 * args_.classes / groups, [&](int64_t begin, int64_t end) {
-      for (int64_t g = begin; g < end; ++g)
-        part(rows * g / groups, rows * (g + 1) / groups, work_.sums + g * args_.classes);
-    });
+    for_each_index(pool_, groups, rows * 4 * args_.classes / groups,
+        [&](int64_t g) { part(rows * g / groups, rows * (g + 1) / groups, work_.sums + g * args_.classes); });
   }
 
   // The losses of a chunk with divided classes; its logits become exp(x - largest) of this rank's, and lse[row] the

@@ -420,8 +420,8 @@ void row_norm_backward(const RowNormBackward& args, void* workspace, ThreadPool&
   check_types(args.sum.is_bf16, {args.dy, args.dsum, args.dx, args.df});
   const int64_t rows = args.rows, width = args.width, chunks = row_chunks(rows);
   auto* sums = args.dweight || args.dbias ? static_cast<float*>(workspace) : nullptr;  // [chunks, 2, width]
-  for_ranges(pool, chunks, (args.dsum ? 2 : 1) * rows * width / chunks, [&](int64_t begin, int64_t end) {
-    for (int64_t c = begin; c < end; ++c) HWY_DYNAMIC_DISPATCH(BackwardRowsOf)
+  for_each_index(pool, chunks, (args.dsum ? 2 : 1) * rows * width / chunks, [&](int64_t c) {
+    HWY_DYNAMIC_DISPATCH(BackwardRowsOf)
     (args.sum.is_bf16)(args, rows * c / chunks, rows * (c + 1) / chunks, sums ? sums + c * 2 * width : nullptr);
   });
   if (!sums) return;

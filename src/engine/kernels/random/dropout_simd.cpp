@@ -63,13 +63,11 @@ void dropout(int64_t samples, int64_t elements_per_sample, StoredFloats x, Mutab
   }
   constexpr int64_t piece = 4096;  // a whole number of Philox blocks, in any vector length
   const int64_t pieces = (elements_per_sample + piece - 1) / piece;
-  for_ranges(pool, samples * pieces, 2 * size / (samples * pieces), [&](int64_t begin, int64_t end) {
-    for (int64_t task = begin; task < end; ++task) {
-      const int64_t sample = task / pieces, first = task % pieces * piece, offset = sample * elements_per_sample;
-      HWY_DYNAMIC_DISPATCH(DropoutRange)
-      (first, std::min(elements_per_sample, first + piece), x + offset, y + offset, threshold, scale,
-          first_sample + static_cast<uint32_t>(sample), key);
-    }
+  for_each_index(pool, samples * pieces, 2 * size / (samples * pieces), [&](int64_t task) {
+    const int64_t sample = task / pieces, first = task % pieces * piece, offset = sample * elements_per_sample;
+    HWY_DYNAMIC_DISPATCH(DropoutRange)
+    (first, std::min(elements_per_sample, first + piece), x + offset, y + offset, threshold, scale,
+        first_sample + static_cast<uint32_t>(sample), key);
   });
 }
 
@@ -79,13 +77,11 @@ void dropout_of_columns(int64_t samples, int64_t elements_per_sample, const Drop
   const float scale = dropout_scale(p);
   if (elements_per_sample <= 0) return;
   const int64_t rows = elements_per_sample / columns.count;
-  for_ranges(pool, samples * rows, 2 * columns.count, [&](int64_t begin, int64_t end) {
-    for (int64_t task = begin; task < end; ++task) {
-      // The row's first element in the sample of the whole tensor, and in memory.
-      const int64_t first = task % rows * columns.all + columns.first, shift = task * columns.count - first;
-      HWY_DYNAMIC_DISPATCH(DropoutRange)
-      (first, first + columns.count, x + shift, y + shift, threshold, scale, static_cast<uint32_t>(task / rows), key);
-    }
+  for_each_index(pool, samples * rows, 2 * columns.count, [&](int64_t task) {
+    // The row's first element in the sample of the whole tensor, and in memory.
+    const int64_t first = task % rows * columns.all + columns.first, shift = task * columns.count - first;
+    HWY_DYNAMIC_DISPATCH(DropoutRange)
+    (first, first + columns.count, x + shift, y + shift, threshold, scale, static_cast<uint32_t>(task / rows), key);
   });
 }
 

@@ -270,14 +270,12 @@ void sum_rows(
   auto* partial = static_cast<float*>(workspace);  // [chunks, width]
   const int64_t chunks = row_chunks(rows), strips = ceil_div(width, kStrip);
   if (width <= 0) return;
-  for_ranges(pool, chunks * strips, rows * width / (chunks * strips), [&](int64_t begin, int64_t end) {
-    for (int64_t task = begin; task < end; ++task) {
-      const int64_t chunk = task / strips, column = task % strips * kStrip;
-      const int64_t first = rows * chunk / chunks, last = rows * (chunk + 1) / chunks;
-      HWY_DYNAMIC_DISPATCH(SumStripOf)
-      (x.is_bf16)(last - first, width, std::min(kStrip, width - column), x + first * width + column,
-          partial + chunk * width + column);
-    }
+  for_each_index(pool, chunks * strips, rows * width / (chunks * strips), [&](int64_t task) {
+    const int64_t chunk = task / strips, column = task % strips * kStrip;
+    const int64_t first = rows * chunk / chunks, last = rows * (chunk + 1) / chunks;
+    HWY_DYNAMIC_DISPATCH(SumStripOf)
+    (x.is_bf16)(last - first, width, std::min(kStrip, width - column), x + first * width + column,
+        partial + chunk * width + column);
   });
   add_rows(chunks, width, width, partial, accumulate, out, kStrip, pool);
 }

@@ -368,10 +368,7 @@ Tensor attention(At q, Tensor k, Tensor v, const AttentionOptions& options) {
   attrs.dropout = options.dropout;
   attrs.dropout_site = options.dropout_site;
   if (attrs.scale == 0) attrs.scale = usual_scale(q, attrs.heads);
-  std::vector<Tensor> in{q.value, k, v};
-  if (attrs.has_lengths) in.push_back(options.lengths);
-  if (attrs.has_starts) in.push_back(options.starts);
-  if (attrs.has_bias) in.push_back(options.distance_bias);
+  std::vector<Tensor> in = with_defined({q.value, k, v}, {options.lengths, options.starts, options.distance_bias});
   if (has_random(attrs)) in.push_back(options.random);
   if (options.soft_cap > 0 || options.score_bias.defined())
     return weighted_values(attrs, in, masked_scores(attrs, in, options.soft_cap, options.score_bias));

@@ -7,15 +7,11 @@
 
 namespace linnet {
 namespace {
-int state_count(const OptimizerAttrs& attrs) {
-  return (attrs.kind == OptimizerAttrs::Kind::kAdam ? 3 : 2) + (attrs.ema_decay > 0 ? 1 : 0);
-}
-
 // parameters, moment1, [moment2], [ema], gradient, sum of squares, count, control -> the states
 std::vector<TensorType> infer_optimizer(const InferArgs& args) {
   const auto& attrs = args.attrs.as<OptimizerAttrs>();
   expect(attrs.kind <= OptimizerAttrs::Kind::kLion, "got an optimizer that has ops of its own");
-  const size_t states = static_cast<size_t>(state_count(attrs));
+  const size_t states = (attrs.kind == OptimizerAttrs::Kind::kAdam ? 3u : 2u) + (attrs.ema_decay > 0 ? 1u : 0u);
   expect_inputs(args, states + 4);
   for (size_t i = 1; i <= states; ++i)
     expect(args.in[i] == args.in[0], "got parameters ", args.in[0], " beside ", args.in[i]);

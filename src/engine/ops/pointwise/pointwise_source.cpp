@@ -35,13 +35,12 @@ std::string load_text(const PointwiseSource::Operand& operand, size_t k, int ste
   const std::string memory = "static_cast<const " + type + "*>(arguments.in[" + number + "])";
   const std::string size = "static_cast<Index>(arguments.size[" + number + "])";
   const std::string several = "Several<" + type + ", " + std::to_string(step) + ">";
+  const std::string begin = operand.kind == Broadcast::kSuffix ? "begin % " + size : "begin";
   switch (operand.kind) {
     case Broadcast::kFull:
-      return "  const " + several + " x" + number + " = *reinterpret_cast<const " + several + "*>(" + memory +
-             " + begin);\n";
     case Broadcast::kSuffix:
-      return "  const " + several + " x" + number + " = *reinterpret_cast<const " + several + "*>(" + memory +
-             " + begin % " + size + ");\n";
+      return "  const " + several + " x" + number + " = *reinterpret_cast<const " + several + "*>(" + memory + " + " +
+             begin + ");\n";
     case Broadcast::kPrefix: return "  const float v" + number + " = widened(" + memory + "[begin / " + size + "]);\n";
     case Broadcast::kScalar: return "  const float v" + number + " = widened(" + memory + "[0]);\n";
     case Broadcast::kMiddle:  // the CPU's alone

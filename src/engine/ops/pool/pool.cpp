@@ -331,10 +331,9 @@ void run_pixels_reference(const KernelArgs& args) {
   const auto* x = args.in[0].as<const uint8_t>();
   for_float(args.out[0].type.dtype, [&]<class T>() {
     T* y = args.out[0].as<T>();
-    for_ranges(args.pool, args.in[0].elements() / channels, channels, [&](int64_t begin, int64_t end) {
-      for (int64_t pixel = begin; pixel < end; ++pixel)
-        for (int64_t c = 0; c < channels; ++c)
-          y[pixel * channels + c] = static_cast<T>(x[pixel * channels + c]) * scaling.scale[c] + scaling.shift[c];
+    for_each_index(args.pool, args.in[0].elements() / channels, channels, [&](int64_t pixel) {
+      for (int64_t c = 0; c < channels; ++c)
+        y[pixel * channels + c] = static_cast<T>(x[pixel * channels + c]) * scaling.scale[c] + scaling.shift[c];
     });
   });
 }

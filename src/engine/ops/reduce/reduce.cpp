@@ -116,12 +116,10 @@ void run_cumsum(const KernelArgs& args) {
   const int64_t size = shape[attrs.axis], outer = shape.elements(0, attrs.axis),
                 inner = shape.elements(attrs.axis + 1, shape.rank()), pieces = (inner + kColumns - 1) / kColumns;
   for_float(args.in[0].type.dtype, [&]<class T>() {
-    for_ranges(args.pool, outer * pieces, size * std::min(inner, kColumns), [&](int64_t begin, int64_t end) {
-      for (int64_t task = begin; task < end; ++task) {
-        const int64_t first = task % pieces * kColumns, at = task / pieces * size * inner + first;
-        sum_columns(args.in[0].as<const T>() + at, args.out[0].as<T>() + at, size, inner,
-            std::min(kColumns, inner - first), attrs.reverse);
-      }
+    for_each_index(args.pool, outer * pieces, size * std::min(inner, kColumns), [&](int64_t task) {
+      const int64_t first = task % pieces * kColumns, at = task / pieces * size * inner + first;
+      sum_columns(args.in[0].as<const T>() + at, args.out[0].as<T>() + at, size, inner,
+          std::min(kColumns, inner - first), attrs.reverse);
     });
   });
 }
@@ -151,9 +149,8 @@ template <class T> int32_t argmax_row(const T* x, int64_t width) {
 void run_argmax_reference(const KernelArgs& args) {
   const int64_t width = args.in[0].shape()[-1];
   for_float(args.in[0].type.dtype, [&]<class T>() {
-    for_ranges(args.pool, args.out[0].elements(), width, [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row)
-        args.out[0].as<int32_t>()[row] = argmax_row(args.in[0].as<const T>() + row * width, width);
+    for_each_index(args.pool, args.out[0].elements(), width, [&](int64_t row) {
+      args.out[0].as<int32_t>()[row] = argmax_row(args.in[0].as<const T>() + row * width, width);
     });
   });
 }
@@ -169,13 +166,11 @@ void run_argsort_reference(const KernelArgs& args) {
   const auto& attrs = args.attrs<ArgsortAttrs>();
   const int64_t width = args.in[0].shape()[-1], rows = width > 0 ? args.in[0].elements() / width : 0;
   for_float(args.in[0].type.dtype, [&]<class T>() {
-    for_ranges(args.pool, rows, width * 8, [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        int32_t* order = args.out[0].as<int32_t>() + row * width;
-        sort_row(args.in[0].as<const T>() + row * width, width, attrs.descending, order);
-        if (attrs.flat)
-          for (int64_t k = 0; k < width; ++k) order[k] += static_cast<int32_t>(row * width);
-      }
+    for_each_index(args.pool, rows, width * 8, [&](int64_t row) {
+      int32_t* order = args.out[0].as<int32_t>() + row * width;
+      sort_row(args.in[0].as<const T>() + row * width, width, attrs.descending, order);
+      if (attrs.flat)
+        for (int64_t k = 0; k < width; ++k) order[k] += static_cast<int32_t>(row * width);
     });
   });
 }

@@ -1,6 +1,7 @@
 // Reductions of rows and of columns. Both divide their work by shape alone and add the pieces in order, in a second
 // launch if one piece does not fill a GPU. A piece of any reduction is a Part.
 #include <algorithm>
+#include "base/numbers.h"
 #include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/reduce/reduce.h"
@@ -149,8 +150,6 @@ __global__ void __launch_bounds__(kThreads)
     if (k < columns) put<kKind>(y + blockIdx.y * width + column + k, own[k]);
 }
 
-int64_t pieces_of(int64_t count, int64_t piece) { return (count + piece - 1) / piece; }
-
 // How a reduction of [rows, count] along its rows, or of [count, rows] along its columns, is divided.
 struct Cut {
   bool columns;
@@ -169,16 +168,16 @@ Cut cut_of(bool columns, int64_t rows, int64_t count, DType from) {
   if (cut.columns) {
     cut.step = step_of(from, rows);
     while (cut.lanes < kWarp && cut.lanes * cut.step < cut.rows) cut.lanes *= 2;
-    const int64_t across = pieces_of(cut.rows, cut.lanes * cut.step);
+    const int64_t across = ceil_div(cut.rows, cut.lanes * cut.step);
     // At least eight rows for each thread.
-    const int64_t most = pieces_of(cut.count, 8 * (kThreads / cut.lanes));
+    const int64_t most = ceil_div(cut.count, 8 * (kThreads / cut.lanes));
     const int64_t pieces =
         std::clamp<int64_t>(kEnoughBlocks / std::max<int64_t>(across, 1), 1, std::max<int64_t>(most, 1));
-    cut.piece = std::max<int64_t>(pieces_of(cut.count, pieces), 1);
+    cut.piece = std::max<int64_t>(ceil_div(cut.count, pieces), 1);
   } else if (cut.count > kRowPiece && cut.rows < kEnoughBlocks) {
-    cut.piece = std::max(kRowPiece, pieces_of(cut.count, 4 * kEnoughBlocks));
+    cut.piece = std::max(kRowPiece, ceil_div(cut.count, 4 * kEnoughBlocks));
   }
-  cut.pieces = std::max<int64_t>(pieces_of(cut.count, cut.piece), 1);
+  cut.pieces = std::max<int64_t>(ceil_div(cut.count, cut.piece), 1);
   return cut;
 }
 
@@ -197,7 +196,7 @@ void reduce_columns(Device* device, const Cut& cut, int64_t count, int64_t piece
   const auto run = [&]<int kColumns, bool kAligned>() {
     const dim3 block(cut.lanes, kThreads / cut.lanes);
     const dim3 grid(blocks_for(cut.rows, cut.lanes * kColumns),
-        static_cast<unsigned>(std::max<int64_t>(pieces_of(count, piece), 1)));
+        static_cast<unsigned>(std::max<int64_t>(ceil_div(count, piece), 1)));
     launch(device, columns_kernel<kKind, kColumns, kAligned, From, To>, grid, block, 0, count, cut.rows, piece, x, y);
   };
   const auto aligned_to = [&](int columns) {
@@ -213,7 +212,7 @@ void reduce_columns(Device* device, const Cut& cut, int64_t count, int64_t piece
 
 template <Reduction kKind, class From, class To>
 void reduce_rows(Device* device, const Cut& cut, int64_t count, int64_t piece, const From* x, To* y) {
-  const int64_t pieces = std::max<int64_t>(pieces_of(count, piece), 1);
+  const int64_t pieces = std::max<int64_t>(ceil_div(count, piece), 1);
   if (count <= 1024 && pieces == 1)
     launch(device, short_rows_kernel<kKind, From, To>, blocks_for(cut.rows, kThreads / kWarp), kThreads, 0, cut.rows,
         count, x, y);
