@@ -420,21 +420,16 @@ class Learner:
         if not names:
             return _without_sums(self._core.predict(arrays, 0))
         rows, most, parts = arrays[names[0]].shape[0], max(planned), []
-        # Beside a field whose first axis is another one, parts are filled up with the last row: the library would take
-        # the longest field for the number of rows.
-        is_filled = any(len(array.shape) for name, array in arrays.items() if name not in names)
         for at in range(0, rows, most):
-            taken = numpy.arange(at, at + most).clip(max=rows - 1) if is_filled else slice(at, at + most)
-            part = {name: array[taken] if name in names else array for name, array in arrays.items()}
+            part = {name: array[at : at + most] if name in names else array for name, array in arrays.items()}
             found = _without_sums(self._core.predict(part, at // most))
             count = min(most, rows - at)
             for name, value in found.items():
-                if value.ndim == 0 or value.shape[0] not in (count, *planned):
+                if value.ndim == 0 or value.shape[0] != count:
                     raise UserError(
                         f'the output "{name}" is no row for each sample, so it is there for batches of {most} rows '
                         f"alone, and {rows} are given"
                     )
-                found[name] = value[:count]
             parts.append(found)
         return {name: numpy.concatenate([part[name] for part in parts]) for name in parts[0]}
 

@@ -129,6 +129,12 @@ def _plain(value: typing.Any, where: str) -> typing.Any:
     return value
 
 
+def _cell(field: str, cell: typing.Any) -> typing.Any:
+    """A number or a list as a label, else the text of what was given."""
+    is_number = isinstance(cell, (int, float)) and not isinstance(cell, bool)
+    return cell if field == "label" and (is_number or isinstance(cell, list)) else str(cell)
+
+
 def _records(data: typing.Any) -> list[dict[str, typing.Any]] | None:
     """Rows by name, of a list of dicts, a dict of columns, pandas or datasets; None for anything else."""
     if hasattr(data, "column_names"):  # datasets.Dataset
@@ -210,7 +216,7 @@ def _data_file(task: str, data: typing.Any, name: str, run: str | None, chosen: 
         rows = _rows(data)
         fields = None if chosen else _FIELDS.get(task, {}).get(len(rows[0]))
         if fields:
-            texts = [[cell if field == "label" else str(cell) for field, cell in zip(fields, row)] for row in rows]
+            texts = [[_cell(field, cell) for field, cell in zip(fields, row)] for row in rows]
             records = [dict(zip(fields, row)) for row in texts]
     elif records:
         records = records if chosen else _renamed(task, records)

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <set>
 #include "base/functions.h"
 #include "base/text.h"
 #include "generation/json_number.h"
@@ -75,10 +76,9 @@ class JsonGrammar {
     while (!referred_to_.empty()) {  // makes the schemas of other places one after the other, not in each other
       const auto [place, node, where] = std::move(referred_to_.back());
       referred_to_.pop_back();
-      const Node same = schema(*place, where);
-      if (same == node) fail_at(where, "it refers to itself alone");
-      g_.become(node, same);
+      g_.become(node, schema(*place, where));
     }
+    if (!has_texts(root)) fail_user("the schema: no text fits, since it refers to itself alone");
     return std::move(g_);
   }
 
@@ -101,6 +101,21 @@ class JsonGrammar {
   }
 
  private:
+  // Whether a byte can follow.
+  bool has_texts(Node root) const {
+    std::vector<Node> open{root};
+    std::set<Node> seen{root};
+    while (!open.empty()) {
+      const TextGrammar::Step& step = g_[open.back()];
+      open.pop_back();
+      if (step.kind == TextGrammar::Kind::kRange) return true;
+      if (step.kind == TextGrammar::Kind::kReturn) continue;
+      for (const Node next : {step.other, step.kind == TextGrammar::Kind::kCall ? step.other : step.next})
+        if (seen.insert(next).second) open.push_back(next);
+    }
+    return false;
+  }
+
   static void check_keywords(const Json& json, const std::string& where) {
     const bool lists_values = json.contains("enum") || json.contains("const");
     size_t choices = 0, others = 0;
@@ -184,8 +199,10 @@ class JsonGrammar {
     const Json *given = json.find("pattern"), *format = json.find("format");
     const std::string* pattern = given ? &given->text() : format ? pattern_of_format(format->text()) : nullptr;
     const Node end = g_.text("\"", 0);
-    if (pattern && !least && !most) return g_.text("\"", g_.call(matching(*pattern, where), end));
-    if (given) fail_at(where, "\"pattern\" beside a length is not supported");
+    if (pattern && (least || most)) fail_at(where, "a pattern or format beside a length is not supported");
+    if (given && format && pattern_of_format(format->text()))
+      fail_at(where, "a pattern beside a format is not supported");
+    if (pattern) return g_.text("\"", g_.call(matching(*pattern, where), end));
     if (!least && !most) return string_;
     if (most && least > most) fail_at(where, "\"minLength\" is above \"maxLength\"");
     const Node one = json_character(g_, 0);
@@ -217,7 +234,7 @@ class JsonGrammar {
     const Json* items = json.find("items");
     if (items && items->is_boolean() && !items->get<bool>()) most = std::min(most.value_or(first.size()), first.size());
     if (most && least > most) fail_at(where, "\"minItems\" is above \"maxItems\"");
-    const Node others = items && most != first.size() ? schema(*items, where + "/items") : any_;
+    const Node others = items && !(most && *most <= first.size()) ? schema(*items, where + "/items") : any_;
     return list("[", first, others, least.value_or(0), most, "]");
   }
 

@@ -100,7 +100,9 @@ TEST(JsonGrammar, SchemasThatContainThemselves) {
   std::string text(500, '[');
   EXPECT_TRUE(has(lists, text + std::string(500, ']'))) << "as deep as one likes";
   EXPECT_FALSE(has(lists, "[[], 1]"));
-  EXPECT_NE(refusal(R"({"$ref": "#"})").find("refers to itself alone"), std::string::npos);
+  for (const char* schema : {R"({"$ref": "#"})", R"({"anyOf": [{"$ref": "#"}, {"$ref": "#"}]})",
+           R"({"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/B"}, "B": {"$ref": "#/$defs/A"}}})"})
+    EXPECT_NE(refusal(schema).find("refers to itself alone"), std::string::npos) << schema;
 }
 
 TEST(JsonGrammar, LimitsOfListsAndTexts) {
@@ -118,6 +120,8 @@ TEST(JsonGrammar, LimitsOfListsAndTexts) {
   const std::string pair = R"({"prefixItems": [{"type": "boolean"}, {"type": "null"}], "minItems": 2, )";
   expect(pair + R"("maxItems": 2})", {"[true,null]"}, {"[true]", "[null,true]", "[true,null,1]"});
   expect(pair + R"("items": false})", {"[true,null]"}, {"[true,null,1]"});
+  expect(R"({"prefixItems": [{"type": "null"}, {"type": "null"}], "items": false, "maxItems": 1})", {"[]", "[null]"},
+      {"[null,null]"});
   expect(pair + R"("items": {"type": "integer"}})", {"[true,null]", "[true,null,1,2]"}, {"[true,null,true]"});
   expect(R"({"minLength": 2})", {"\"ab\"", R"("a\n")", R"("\u00e9é")", "\"abc\""}, {"\"\"", "\"é\"", "1"});
   expect(R"({"type": "string", "minLength": 1, "maxLength": 3})", {"\"é\"", "\"😀ab\""}, {"\"\"", "\"abcd\""});
@@ -147,6 +151,16 @@ TEST(JsonGrammar, Patterns) {
         << pattern;
   EXPECT_NE(refusal(Json{{"pattern", std::string(100, '(') + std::string(100, ')')}}.dump()), "");
   EXPECT_NE(refusal(R"({"pattern": "a", "minLength": 1})"), "");
+  EXPECT_NE(refusal(R"({"type": "string", "format": "date", "maxLength": 10})"), "");
+  EXPECT_NE(refusal(R"({"pattern": "a", "format": "date"})"), "");
+  // Of characters beyond ASCII only those are let through that every language has in a class.
+  for (const char* pattern : {R"(^[^\W\d_]+$)", R"(^[^\D]$)", R"(^[^\S]$)", R"(^\W$)"})
+    EXPECT_FALSE(has(grammar_of(Json{{"pattern", pattern}}.dump()), "\"é\"")) << pattern;
+  EXPECT_TRUE(has(grammar_of(R"({"pattern": "^[^a]$"})"), "\"é\""));
+  EXPECT_NE(refusal(Json{{"pattern", R"(^[^\s\S]$)"}}.dump()).find("without characters"), std::string::npos);
+  std::string nothing = "^";
+  for (int i = 0; i < 20'000; ++i) nothing += "(){999999}";
+  EXPECT_TRUE(has(grammar_of(Json{{"pattern", nothing + "a"}}.dump()), "\"ab\"")) << "nothing, however often";
   EXPECT_NE(refusal(Json{{"pattern", "(((a{999}b{999}){999}c{999}){70000}"}}.dump()), "");
 }
 
@@ -199,6 +213,7 @@ TEST(JsonGrammar, LimitsOfNumbers) {
     }
   }
   EXPECT_TRUE(has(grammar_of(R"({"minimum": 0.1, "maximum": 1e300})"), "0.1"));
+  EXPECT_FALSE(has(grammar_of(R"({"minimum": 1e-17})"), "0.000000000000000"));
   std::string many;
   for (int i = 0; i < 300; ++i)
     many += (i > 0 ? ", \"" : "\"") + std::to_string(i) + R"(": {"type": "number", "minimum": -0.125, "maximum": 1})";
@@ -296,6 +311,10 @@ TEST(JsonGrammar, AStrangersSchemaIsBounded) {
   }
   EXPECT_TRUE(has(grammar_of("{\"anyOf\": [" + alike + "]}"), R"({"same": "abc", "p399": 1})"));
   EXPECT_TRUE(has(grammar_of("{\"enum\": [" + words + "]}"), "\"399\""));
+  Json numbers = Json::array();
+  for (int i = 0; i < 10'000; ++i) numbers.push_back(i);
+  const auto many = grammar_of(Json{{"enum", numbers}}.dump());
+  for (const char* number : {"0", "5", "12", "1799", "9999"}) EXPECT_TRUE(has(many, number)) << number;
   // Texts that fit in very many ways, of which some are not followed.
   for (const char* pattern : {"^((.?){999}){999}$", "^(([a-m]?[b-z]?[c-w]?){99}){999}$"}) {
     TokenFilter filter(grammar_of(Json{{"pattern", pattern}}.dump()), bytes_and({""}), {kEnd});

@@ -13,10 +13,12 @@ struct Bound {
   size_t whole;  // before the point
   bool is_open;
 
-  explicit Bound(const NumberLimit& limit) : is_open(limit.is_open) {
+  Bound(const NumberLimit& limit, bool is_low) : is_open(limit.is_open) {
     const double value = std::abs(limit.value);
     for (int places = 0; places <= kMostDigits && (places == 0 || std::stod(digits) != value); ++places)
       digits = printed("%.*f", places, value);
+    // Rounded outward, it is beyond the limit.
+    if (is_low ? std::stod(digits) < value : std::stod(digits) > value) is_open = true;
     whole = std::min(digits.find('.'), digits.size());
     if (whole < digits.size()) digits.erase(whole, 1);
   }
@@ -48,8 +50,8 @@ class Numbers {
     };
     if (high && excludes_zero(*high, -sign)) return -1;
     std::optional<Bound> least, most;
-    if (low && excludes_zero(*low, sign)) least = Bound(*low);
-    if (high) most = Bound(*high);
+    if (low && excludes_zero(*low, sign)) least = Bound(*low, true);
+    if (high) most = Bound(*high, false);
     Node node = -1;
     for (size_t length = 1; length <= kMostDigits; ++length) {
       if ((least && least->whole > length) || (most && most->whole < length)) continue;

@@ -25,6 +25,7 @@ bool is_ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
 struct CharacterSet {
   std::bitset<128> ascii = {};
   bool has_others = false;  // all characters beyond ASCII
+  bool lacks_some = false;  // of those: \W and the like, of which languages differ
   int only = -1;            // if it was made of one character
 
   static CharacterSet of(char c) {
@@ -107,7 +108,8 @@ class Pattern {
       if (eat(",")) most = rest().starts_with("}") ? std::nullopt : std::optional(count());
       if (!eat("}") || (most && *most < least)) fail("a wrong number of repetitions");
     } else if (!eat("*")) return part;
-    eat("?");  // as few as possible, which are the same strings
+    eat("?");                 // as few as possible, which are the same strings
+    if (part == 0) return 0;  // nothing, however often
     Node node = 0;
     if (!most) {
       node = g_.later();
@@ -139,7 +141,9 @@ class Pattern {
     return g_.text(text_.substr(begin, at_ - begin), 0);
   }
 
-  static CharacterSet inverse(const CharacterSet& set) { return {.ascii = ~set.ascii, .has_others = !set.has_others}; }
+  static CharacterSet inverse(const CharacterSet& set) {
+    return {.ascii = ~set.ascii, .has_others = !set.has_others && !set.lacks_some};
+  }
 
   // Behind a backslash. Classes have no characters beyond ASCII, of which languages differ.
   CharacterSet escaped() {
@@ -152,7 +156,7 @@ class Pattern {
     else if (kind == 'w') set = kWord;
     else if (!is_ascii(c) || kWord.ascii[static_cast<size_t>(c)]) fail(std::string("\"\\") + c + "\" is not supported");
     else return CharacterSet::of(c);
-    if (c != kind) set.ascii.flip();
+    if (c != kind) set.ascii.flip(), set.lacks_some = true;
     return set;
   }
 
@@ -168,7 +172,7 @@ class Pattern {
     CharacterSet set;
     while (!eat("]")) {
       const CharacterSet first = member();
-      set.ascii |= first.ascii;
+      set.ascii |= first.ascii, set.lacks_some |= first.lacks_some;
       if (first.only < 0 || !rest().starts_with("-") || rest().starts_with("-]")) continue;
       ++at_;
       const CharacterSet last = member();
@@ -180,7 +184,8 @@ class Pattern {
 
   Node one_of(const CharacterSet& set) {
     std::vector<Node> nodes;
-    for (const auto& [c, name] : {std::pair{'"', "\\\""}, {'\\', "\\\\"}, {'\n', "\\n"}, {'\r', "\\r"}, {'\t', "\\t"}})
+    for (const auto& [c, name] :
+        {std::pair{'"', "\\\""}, {'\\', "\\\\"}, {'\n', "\\n"}, {'\r', "\\r"}, {'\t', "\\t"}, {'\f', "\\f"}})
       if (set.ascii[static_cast<size_t>(c)]) nodes.push_back(g_.text(name, 0));
     const auto is_written = [&](int c) {
       return c < 0x7F && c != '"' && c != '\\' && set.ascii[static_cast<size_t>(c)];

@@ -119,7 +119,7 @@ class TokenFilter {
   int32_t state_of(std::vector<uint64_t> reached);
   int32_t advance(int32_t state, uint8_t byte);
   TokenMask find_allowed();
-  void forget_if_many();
+  void begin_token();
 
   const std::shared_ptr<const TextGrammar> grammar_;
   const std::shared_ptr<const TokenTexts> texts_;
@@ -130,6 +130,6 @@ class TokenFilter {
   std::map<std::vector<uint64_t>, int32_t> state_of_;  // by locations; complete ones end in kWhole
   std::map<int32_t, TokenMask> masks_;                 // by state
   int32_t state_ = kDead;
-  size_t visited_ = 0;  // nodes, since states were dropped
+  size_t visited_ = 0, of_token_ = 0;  // nodes, since states were dropped and for this token
 };
 }  // namespace linnet

@@ -7,9 +7,9 @@
 namespace linnet {
 namespace {
 constexpr uint64_t kWhole = UINT64_MAX;  // a location: the text is complete
-// Nodes visited for a state, and for the states of a token. Beyond them fewer texts are allowed, so that no grammar
-// takes long, or much memory.
-constexpr size_t kMostOfState = 1 << 14, kMostOfToken = 1 << 18;
+// Nodes visited for a state, for the states of a token, and for those that are kept. Beyond the first two fewer texts
+// are allowed, so that no grammar takes long, or much memory.
+constexpr size_t kMostOfState = 1 << 16, kMostOfToken = 1 << 18, kMostKept = 1 << 20;
 constexpr size_t kMostStates = 1 << 16, kMostMasks = 64;  // kept at once
 }  // namespace
 
@@ -69,7 +69,7 @@ int32_t TokenFilter::state_of(std::vector<uint64_t> reached) {
         else visit(calls_[calls].first, calls_[calls].second);
     }
   }
-  visited_ += seen.size();
+  visited_ += seen.size(), of_token_ += seen.size();
   std::ranges::sort(locations);
   locations.erase(std::unique(locations.begin(), locations.end()),
       locations.end());  // a text may be complete in several ways
@@ -94,7 +94,7 @@ int32_t TokenFilter::advance(int32_t state, uint8_t byte) {
   const auto branch = std::ranges::lower_bound(states_[index].branches, byte, {}, &Branch::high);
   if (branch == states_[index].branches.end() || branch->low > byte) return kDead;
   if (branch->target != kUnknown) return branch->target;
-  if (visited_ > 2 * kMostOfToken) return kDead;
+  if (of_token_ > kMostOfToken) return kDead;
   std::vector<uint64_t> reached;
   for (const uint64_t at : states_[index].locations) {
     const TextGrammar::Step& step = (*grammar_)[static_cast<int32_t>(at & UINT32_MAX)];
@@ -128,7 +128,7 @@ TokenMask TokenFilter::find_allowed() {
 
 const TokenMask* TokenFilter::allowed() {
   if (state_ == kDead) return nullptr;
-  forget_if_many();
+  begin_token();
   if (masks_.size() >= kMostMasks) masks_.clear();
   auto found = masks_.find(state_);
   if (found == masks_.end()) found = masks_.emplace(state_, find_allowed()).first;
@@ -136,7 +136,7 @@ const TokenMask* TokenFilter::allowed() {
 }
 
 void TokenFilter::accept(int32_t token) {
-  forget_if_many();
+  begin_token();
   for (const char byte : (*texts_)[token])
     if (state_ != kDead) state_ = advance(state_, static_cast<uint8_t>(byte));
 }
@@ -145,9 +145,10 @@ bool TokenFilter::finished() const {
   return state_ != kDead && states_[state_].whole && states_[state_].locations.empty();
 }
 
-// Drops all states but the current one, and calls that it does not return from.
-void TokenFilter::forget_if_many() {
-  if (state_ == kDead || (states_.size() <= kMostStates && visited_ <= kMostOfToken)) return;
+// Drops all states but the current one, and calls that it does not return from, if many are kept.
+void TokenFilter::begin_token() {
+  of_token_ = 0;
+  if (state_ == kDead || (states_.size() <= kMostStates && visited_ <= kMostKept)) return;
   State present = std::move(states_[state_]);
   for (Branch& branch : present.branches) branch.target = kUnknown;
   std::set<int32_t> used;  // a call follows the ones before it

@@ -54,6 +54,10 @@ TEST(Tensors, BroadcastAsNumPy) {
       (std::vector<float>{0, 1, 2, 10, 11, 12}));
   const Arrays one = values_of([](Tracer&) { return reshape(arange(2), {2, 1}) + reshape(arange(1), {1, 1, 1}); });
   EXPECT_EQ(one.type("value").shape, (Shape{1, 2, 1}));
+  const Arrays three = values_of([](Tracer&) {
+    return where(reshape(arange(6), {2, 3}), reshape(arange(2), {2, 1}), reshape(arange(1), {1, 1, 1}));
+  });
+  EXPECT_EQ(three.type("value").shape, (Shape{1, 2, 3}));
 }
 
 TEST(Tensors, APowerOfZeroIsAConstant) {

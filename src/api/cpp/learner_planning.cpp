@@ -205,7 +205,7 @@ int64_t Learner::State::BatchKind::rows() const { return std::max(mask_rows, mos
 
 bool Learner::State::BatchKind::knows_padding() const {
   const std::set<std::string>& inputs = find_item(outputs, state::kTokenCount, &Output::name)->inputs;
-  return inputs.contains(kRowMask) || inputs.contains("labels") || inputs.contains("targets");
+  return std::ranges::any_of(inputs, [](const std::string& name) { return name == kRowMask || !is_reserved(name); });
 }
 
 // Records what the loss uses of a batch shape.

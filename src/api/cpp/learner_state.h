@@ -39,7 +39,7 @@ struct Learner::State {
     int64_t mask_rows = 0;                   // of the input kRowMask; 0: the loss does not use it
     int number = -1;                         // the trainer's
     bool trained = false;
-    // Whether the loss's count can leave out padding rows, by the mask or by labels.
+    // Whether the loss's count can leave out padding rows, by the mask, by labels or by other inputs.
     bool knows_padding() const;
     int64_t rows() const;
   };

@@ -127,8 +127,9 @@ class SavedBuffer : public Parameter {
     spec_.buffer = true;
   }
 
-  // After the step (with accumulation: after each micro-batch) the buffer holds `next`, of its shape; reading it in the
-  // same graph gives the old value. Throws Error(kUser) in graphs that do not train and for a second call in one graph.
+  // After the step (with accumulation: after each micro-batch) the buffer holds `next`, of its shape, but for elements
+  // that are not finite, which keep their values; reading it in the same graph gives the old value. Throws Error(kUser)
+  // in graphs that do not train and for a second call in one graph.
   void update(Tensor next) const;
 };
 

@@ -71,7 +71,7 @@ void Trace::update_buffer(const ParameterSpec& spec, Tensor next) {
   if (!options_.training) fail_user("buffer ", spec.name, " is updated in a graph that does not train");
   if (next.shape() != spec.shape)
     fail_user("buffer ", spec.name, " has the shape ", spec.shape.text(), ", its update ", next.shape().text());
-  // A batch with a NaN changes no parameter, nor what evaluation reads.
+  // What would not be finite stays as it was, as parameters do.
   const Tensor is_finite = apply_scalar(Scalar::kEqual, At(next - next), 0.0);
   next = apply_scalar(Scalar::kSelect, At(is_finite), next, parameter(spec));
   if (!next_buffers_.emplace(spec.name, next).second)

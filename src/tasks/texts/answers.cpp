@@ -83,7 +83,8 @@ class Answers : public TextTask {
 
   void set_up(
       PretrainedModel& model, const Config& config, const TextRecords& train, const TextRecords*) const override {
-    if (const int64_t longest = longest_text(config, model.as<TextClassifier>()); config.answers.stride >= longest)
+    if (const int64_t longest = longest_text(config, model.as<TextClassifier>());
+        config.answers.stride >= longest && !train.records.empty())
       log_warning(text_of_parts("answers.stride = ", config.answers.stride, " fills a window of ", longest,
           " tokens: windows share half of the room beside the question instead"));
     if (lacks_answers(train)) set_may_lack_answers(model.config);

@@ -17,8 +17,11 @@ Names labels_of_record(const TextRecord& record) {
   Names labels;
   std::string text = label_text(record.label);
   if (text.starts_with('[')) {  // a list as JSON or Python writes it
-    if (Json::parse_or_null(text, JsonLimits::settings()).is_null()) replace_all(text, "'", "\"");
-    const Json list = Json::parse_or_null(text, JsonLimits::settings());
+    std::string in_python = text;
+    for (const auto& [from, to] : {std::pair{"['", "[\""}, {"']", "\"]"}, {"', ", "\", "}, {", '", ", \""}})
+      replace_all(in_python, from, to);
+    Json list = Json::parse_or_null(text, JsonLimits::settings());
+    if (list.is_null()) list = Json::parse_or_null(in_python, JsonLimits::settings());
     if (!list.is_array()) fail_user(record.where, ": the labels ", text, " are no list; write a|b or [\"a\", \"b\"]");
     return mapped(list, label_text);
   }

@@ -143,9 +143,8 @@ std::vector<Tensor> broadcast_operands(std::span<const Tensor> operands, SourceL
   for (size_t i = 0; i < shapes.size(); ++i)
     if (shapes[i].elements() > shapes[largest].elements()) largest = i;
   const bool has_full = shapes[largest].elements() == full->elements();
-  const Shape& reached = has_full ? shapes[largest] : *full;
   for (size_t i = 0; i < shapes.size(); ++i)
-    if ((i == largest && !has_full) || !find_broadcast(shapes[i], reached))
+    if ((i == largest && !has_full) || !find_broadcast(shapes[i], *full))
       fitting[i] = broadcast_to(At(operands[i], where), *full);
   return fitting;
 }
