@@ -252,13 +252,16 @@ TEST_F(Labels, WhatDoesNotFitTheTaskIsOneLine) {
 TEST_F(Labels, TablesHaveListsOfLabels) {
   std::string rows = "text,labels\n";
   for (int i = 0; i < 8; ++i)
-    rows += "a dog,\"['red', 'blue']\"\nb cat,\"[\"\"green\"\"]\"\na law,[]\nb tax,red|green\n";
+    rows +=
+        "a dog,\"['red', 'blue']\"\nb cat,\"[\"\"green\"\"]\"\na law,[]\nb tax,red|green\nthe dog,\"[\"\"it's\"\", "
+        "'red']\"\n";
   folder_.write("lists.csv", rows);
   const Outcome trained = run({"train", "label", "--data", folder_ / "lists.csv", "--run", folder_ / "lists", "--set",
                                   "num_layers=0", "--steps", "2"},
       {.log = "info"});
   ASSERT_EQ(trained.exit_code, 0) << trained.error;
-  EXPECT_NE(trained.error.find("3 labels, up to 2 at once: blue, green, red"), std::string::npos) << trained.error;
+  EXPECT_NE(trained.error.find("4 labels, up to 2 at once: blue, green, it's, red"), std::string::npos)
+      << trained.error;
   folder_.write("bad.csv", "text,labels\na dog,\"['red' 'blue']\"\nb cat,red\n");
   const Outcome refused = train("label", "bad.csv");
   EXPECT_EQ(refused.exit_code, 2);

@@ -18,6 +18,7 @@ Names labels_of_record(const TextRecord& record) {
   std::string text = label_text(record.label);
   if (text.starts_with('[')) {  // a list as JSON or Python writes it
     std::string in_python = text;
+    if (text.find('"') == text.npos) replace_all(in_python, "'", "\"");  // else only quotes around a label
     for (const auto& [from, to] : {std::pair{"['", "[\""}, {"']", "\"]"}, {"', ", "\", "}, {", '", ", \""}})
       replace_all(in_python, from, to);
     Json list = Json::parse_or_null(text, JsonLimits::settings());
