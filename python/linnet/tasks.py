@@ -132,7 +132,7 @@ def _plain(value: typing.Any, where: str) -> typing.Any:
 def _cell(field: str, cell: typing.Any) -> typing.Any:
     """A number or a list as a label, else the text of what was given."""
     is_number = isinstance(cell, (int, float)) and not isinstance(cell, bool)
-    return cell if field == "label" and (is_number or isinstance(cell, list)) else str(cell)
+    return cell if field == "label" and (is_number or isinstance(cell, (list, tuple))) else str(cell)
 
 
 def _records(data: typing.Any) -> list[dict[str, typing.Any]] | None:

@@ -78,7 +78,10 @@ class JsonGrammar {
       referred_to_.pop_back();
       g_.become(node, schema(*place, where));
     }
-    if (!has_texts(root)) fail_user("the schema: no text fits, since it refers to itself alone");
+    referred_["#"] = root;
+    size_t budget = TextGrammar::kMost;
+    for (const auto& [place, node] : referred_)
+      if (!has_texts(node, budget)) fail_at(place.substr(1), "no text fits, since it refers to itself alone");
     return std::move(g_);
   }
 
@@ -101,14 +104,15 @@ class JsonGrammar {
   }
 
  private:
-  // Whether a byte can follow.
-  bool has_texts(Node root) const {
+  // Whether a byte can follow, as far as the budget of nodes looked at goes.
+  bool has_texts(Node root, size_t& budget) const {
     std::vector<Node> open{root};
     std::set<Node> seen{root};
     while (!open.empty()) {
       const TextGrammar::Step& step = g_[open.back()];
       open.pop_back();
-      if (step.kind == TextGrammar::Kind::kRange) return true;
+      if (step.kind == TextGrammar::Kind::kRange || budget == 0) return true;
+      --budget;
       if (step.kind == TextGrammar::Kind::kReturn) continue;
       for (const Node next : {step.other, step.kind == TextGrammar::Kind::kCall ? step.other : step.next})
         if (seen.insert(next).second) open.push_back(next);

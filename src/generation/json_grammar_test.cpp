@@ -101,7 +101,8 @@ TEST(JsonGrammar, SchemasThatContainThemselves) {
   EXPECT_TRUE(has(lists, text + std::string(500, ']'))) << "as deep as one likes";
   EXPECT_FALSE(has(lists, "[[], 1]"));
   for (const char* schema : {R"({"$ref": "#"})", R"({"anyOf": [{"$ref": "#"}, {"$ref": "#"}]})",
-           R"({"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/B"}, "B": {"$ref": "#/$defs/A"}}})"})
+           R"({"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/B"}, "B": {"$ref": "#/$defs/A"}}})",
+           R"({"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"$ref": "#/$defs/A"}}})"})
     EXPECT_NE(refusal(schema).find("refers to itself alone"), std::string::npos) << schema;
 }
 
@@ -154,7 +155,7 @@ TEST(JsonGrammar, Patterns) {
   EXPECT_NE(refusal(R"({"type": "string", "format": "date", "maxLength": 10})"), "");
   EXPECT_NE(refusal(R"({"pattern": "a", "format": "date"})"), "");
   // Of characters beyond ASCII only those are let through that every language has in a class.
-  for (const char* pattern : {R"(^[^\W\d_]+$)", R"(^[^\D]$)", R"(^[^\S]$)", R"(^\W$)"})
+  for (const char* pattern : {R"(^[^\W\d_]+$)", R"(^[^\D]$)", R"(^[^\S]$)", R"(^\W$)", R"(^[^\w]$)"})
     EXPECT_FALSE(has(grammar_of(Json{{"pattern", pattern}}.dump()), "\"é\"")) << pattern;
   EXPECT_TRUE(has(grammar_of(R"({"pattern": "^[^a]$"})"), "\"é\""));
   EXPECT_NE(refusal(Json{{"pattern", R"(^[^\s\S]$)"}}.dump()).find("without characters"), std::string::npos);
@@ -214,6 +215,7 @@ TEST(JsonGrammar, LimitsOfNumbers) {
   }
   EXPECT_TRUE(has(grammar_of(R"({"minimum": 0.1, "maximum": 1e300})"), "0.1"));
   EXPECT_FALSE(has(grammar_of(R"({"minimum": 1e-17})"), "0.000000000000000"));
+  EXPECT_FALSE(has(grammar_of(R"({"minimum": 0.25, "maximum": 0.29999999999999993})"), "0.3"));
   std::string many;
   for (int i = 0; i < 300; ++i)
     many += (i > 0 ? ", \"" : "\"") + std::to_string(i) + R"(": {"type": "number", "minimum": -0.125, "maximum": 1})";

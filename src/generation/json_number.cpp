@@ -21,6 +21,7 @@ struct Bound {
     if (is_low ? std::stod(digits) < value : std::stod(digits) > value) is_open = true;
     whole = std::min(digits.find('.'), digits.size());
     if (whole < digits.size()) digits.erase(whole, 1);
+    while (digits.size() > whole && digits.back() == '0') digits.pop_back();
   }
   char digit(size_t i) const { return i < digits.size() ? digits[i] : '0'; }
 };

@@ -25,7 +25,7 @@ bool is_ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
 struct CharacterSet {
   std::bitset<128> ascii = {};
   bool has_others = false;  // all characters beyond ASCII
-  bool lacks_some = false;  // of those: \W and the like, of which languages differ
+  bool lacks_some = false;  // of those: \w, \W and the like, of which languages differ
   int only = -1;            // if it was made of one character
 
   static CharacterSet of(char c) {
@@ -153,7 +153,7 @@ class Pattern {
     CharacterSet set;
     if (kind == 'd') set.add('0', '9');
     else if (kind == 's') set.add('\t', '\r').add(' ', ' ');
-    else if (kind == 'w') set = kWord;
+    else if (kind == 'w') set = kWord, set.lacks_some = true;
     else if (!is_ascii(c) || kWord.ascii[static_cast<size_t>(c)]) fail(std::string("\"\\") + c + "\" is not supported");
     else return CharacterSet::of(c);
     if (c != kind) set.ascii.flip(), set.lacks_some = true;

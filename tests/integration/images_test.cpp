@@ -259,6 +259,10 @@ TEST_F(ImageTables, NumbersAreLearnedWholeAndResumed) {
   EXPECT_EQ(
       run({"check", "regress-images", "--data", folder_ / "shown/numbers.jsonl", "--set", "image_size=12"}).exit_code,
       0);
+  for (const char* preset : {"images", "mnist"}) {  // of images that are not there
+    const Outcome assumed = run({"plan", preset, "--data", folder_ / "nowhere"});
+    EXPECT_EQ(assumed.exit_code, 0) << assumed.error;
+  }
   const Outcome planned = run({"plan", "regress-images", "--data", folder_ / "shown/numbers.jsonl"});
   EXPECT_EQ(planned.exit_code, 0) << planned.error;
 }

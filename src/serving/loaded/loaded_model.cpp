@@ -82,7 +82,7 @@ void add_files(const fs::path& folder, const std::string& prefix, std::map<std::
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     if (entry.is_regular_file() && !is_left_out(name)) files[prefix + name] = read_file(entry.path().string());
-    if (entry.is_directory() && !entry.is_symlink() && is_part(entry.path()))
+    if (entry.is_directory() && (prefix.empty() || !entry.is_symlink()) && is_part(entry.path()))
       add_files(entry.path(), prefix + name + "/", files);
   }
 }

@@ -132,8 +132,7 @@ class ImageTask : public SessionTask {
           "table of images", {data_path(config_.data, config_.data.train_tsv)}, exact, kQuickTable);
     const std::string& folder = config_.data.data_dir;
     DataAtHand data = linnet::data_at_hand("folder of images", {folder}, exact, kQuickImages);
-    const bool has_images = has_class_folders(folder) || has_class_folders(folder + "/train");
-    data.read = data.read || (data.bytes > 0 && !has_images);
+    data.read = data.read || (data.bytes > 0 && !has_class_folders(folder) && !has_class_folders(folder + "/train"));
     return data;
   }
 
