@@ -2,6 +2,8 @@
 
 import gc
 import os
+import pathlib
+import re
 import signal
 import sys
 import threading
@@ -630,3 +632,14 @@ def test_a_model_may_be_closed_in_a_forked_child(llama: str) -> None:
             os._exit(code)
     assert os.waitpid(child, 0)[1] == 0
     assert "".join(stream)
+
+
+def test_words_of_the_library_are_those_that_errors_replace():
+    """errors.py replaces phrases of the C++ library: one that the library no longer says is found."""
+    from linnet.errors import _WORDS
+
+    root = pathlib.Path(__file__).resolve().parents[2]
+    files = sorted(path for folder in ("src/api", "src/training") for path in (root / folder).rglob("*.cpp"))
+    source = re.sub(r'"\s*"', "", "\n".join(path.read_text() for path in files))
+    for words, _ in _WORDS:
+        assert words in source, words

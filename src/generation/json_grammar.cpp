@@ -73,12 +73,12 @@ class JsonGrammar {
 
   TextGrammar finish(Node root) {
     g_.begin_with(g_.call(space_, root));
-    while (!referred_to_.empty()) {  // makes the schemas of other places one after the other, not in each other
-      const auto [place, node, where] = std::move(referred_to_.back());
-      referred_to_.pop_back();
+    while (!unmade_.empty()) {  // makes the schemas of other places one after the other, not in each other
+      const auto [place, node, where] = std::move(unmade_.back());
+      unmade_.pop_back();
       g_.become(node, schema(*place, where));
     }
-    referred_["#"] = root;
+    referred_["#"] = root;  // the whole schema, referred to or not
     size_t budget = TextGrammar::kMost;
     for (const auto& [place, node] : referred_)
       if (!has_texts(node, budget)) fail_at(place.substr(1), "no text fits, since it refers to itself alone");
@@ -158,7 +158,7 @@ class JsonGrammar {
     for (size_t i = 1; i < parts.size() && found; ++i) found = found->find(parts[i]);
     if (!found) fail_at(where, "there is no " + place.dump());
     known->second = g_.later();
-    referred_to_.push_back({found, known->second, path.substr(1)});
+    unmade_.push_back({found, known->second, path.substr(1)});
     return known->second;
   }
 
@@ -324,7 +324,7 @@ class JsonGrammar {
     Node node;
     std::string where;
   };
-  std::vector<Referred> referred_to_;  // whose schemas are not made yet
+  std::vector<Referred> unmade_;  // of them
   TextGrammar g_;
   const Node space_, string_, integer_, number_;
   Node any_ = 0, object_ = 0, array_ = 0;
