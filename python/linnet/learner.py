@@ -77,13 +77,11 @@ def _evaluation(found: typing.Any) -> Evaluation | None:
     return None if found is None else Evaluation(*found)
 
 
-def _operand(value: typing.Any, what: str) -> typing.Any:
-    if isinstance(value, (Tensor, Parameter, LayerParameter)):
-        return value
-    raise UserError(
-        f"{what} is a {type(value).__name__}; the loss returns a tensor or a linnet.Loss, and outputs as a dict of "
-        "tensors beside it"
-    )
+def _operands(values: dict[str, typing.Any], what: str) -> dict[str, typing.Any]:
+    for name, value in values.items():
+        if not isinstance(value, (Tensor, Parameter, LayerParameter)):
+            raise UserError(f'"{name}" is a {type(value).__name__}; {what} are tensors')
+    return values
 
 
 def _shapes_of(inputs: typing.Any, names: list[str]) -> list[dict[str, typing.Any]]:
@@ -100,6 +98,17 @@ def _shapes_of(inputs: typing.Any, names: list[str]) -> list[dict[str, typing.An
         f"the inputs of a learner are a {type(inputs).__name__}; an example batch (a dict of arrays, or a tuple in the "
         "order of the loss's parameters), a list of such dicts or a Loader is wanted"
     )
+
+
+def _parameters_of(function: typing.Callable[..., typing.Any]) -> tuple[list[str], list[str], bool]:
+    """The names of a function's parameters, of those without defaults, and whether it takes any others."""
+    import inspect
+
+    parameters = inspect.signature(function).parameters.values()
+    named = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    required = [p.name for p in named if p.default is p.empty]
+    names = [p.name for p in named if p.kind != p.POSITIONAL_ONLY]
+    return names, required, any(p.kind == p.VAR_KEYWORD for p in parameters)
 
 
 def _rows_of(shapes: list[dict[str, typing.Any]]) -> set[int]:
@@ -168,7 +177,7 @@ class Learner:
         self._groups = groups
         self._trains = training
         self._is_mean = False
-        names, takes_all = self._names_of(loss)
+        names, required, takes_all = _parameters_of(loss)
         shapes = _shapes_of(inputs, names)
         given = list(shapes[0]) if shapes else []
         # Of the first shape, as many as the planned batch has.
@@ -177,7 +186,7 @@ class Learner:
         self._names = [name for name in names if name in given]
         if takes_all:
             self._names += [name for name in given if name not in names]
-        missing = [name for name in self._required if name not in given]
+        missing = [name for name in required if name not in given]
         if missing:
             raise UserError(
                 f"the loss takes {', '.join(missing)}, and the batches have {', '.join(given) or 'nothing'}"
@@ -199,19 +208,6 @@ class Learner:
         self._core: typing.Any = _linnet.LearnerCore(weakref.ref(self), model, self._kept, self._names, shapes, options)
         self._shares = [_Share(other, self._common(other)) for other in shares]
 
-    def _names_of(self, loss: typing.Callable[..., typing.Any]) -> tuple[list[str], bool]:
-        """The parameters of the loss, and whether it takes any others."""
-        import inspect
-
-        parameters = inspect.signature(loss).parameters.values()
-        self._required = [
-            p.name
-            for p in parameters
-            if p.default is p.empty and p.kind <= p.KEYWORD_ONLY and p.kind != p.VAR_POSITIONAL
-        ]
-        names = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-        return names, any(p.kind == p.VAR_KEYWORD for p in parameters)
-
     def _record(self, tensors: dict[str, typing.Any]) -> tuple[typing.Any, typing.Any, dict[str, typing.Any]]:
         result = self._loss(**tensors)
         outputs: dict[str, typing.Any] = {}
@@ -219,11 +215,12 @@ class Learner:
             result, outputs = result
             if not isinstance(outputs, dict):
                 raise UserError("a loss returns (loss, outputs), where outputs is a dict of tensors")
-        outputs = {name: _operand(value, "an output of the loss") for name, value in outputs.items()}
+        outputs = _operands(outputs, "outputs beside a loss")
         self._is_mean = not isinstance(result, Loss)
         if isinstance(result, Loss):
             return result.sum, result.count, outputs
-        return _operand(result, "the loss"), None, outputs
+        _operands({"loss": result}, "a linnet.Loss or a scalar, and outputs in a dict beside it,")
+        return result, None, outputs
 
     def _common(self, other: Learner) -> dict[str, str]:
         """Names of parameters that the other learner trains, with what they are called here."""
@@ -558,6 +555,33 @@ class Learner:
     def save_bert(self, bert: PretrainedBert, folder: str) -> None:
         """Writes a folder that transformers loads; all other parameters go to head.safetensors."""
         self._core.save_bert(bert, str(folder))
+
+    def export_onnx(
+        self,
+        path: str,
+        outputs: typing.Callable[..., typing.Any],
+        inputs: typing.Any = None,
+        *,
+        open_axes: typing.Mapping[str, typing.Mapping[int, str]] | None = None,
+        opset: int = 17,
+    ) -> None:
+        """Writes what `outputs` computes, with the weights that evaluation takes, as an ONNX file. The parameters of
+        `outputs` are named as the file's inputs; it returns a tensor, "output" in the file, or a dict of tensors.
+        inputs: an example of each, where they are no fields of the planned batches. open_axes: names of the axes whose
+        sizes stay open, by input, as in {"x": {0: "batch", 1: "length"}}; without any here the first axis is open.
+        opset: 14 to 18. Raises UserError naming the line whose op or sizes the file cannot have."""
+        names, _, _ = _parameters_of(outputs)
+        known = self._planned[0] if inputs is None else _shapes_of(inputs, names)[0]
+        if missing := [name for name in names if name not in known]:
+            raise UserError(f"the outputs take {', '.join(missing)}, and the inputs are {', '.join(known)}")
+
+        def record(tensors: dict[str, typing.Any]) -> dict[str, typing.Any]:
+            found = outputs(**tensors)
+            return _operands(found if isinstance(found, dict) else {"output": found}, "outputs of a file")
+
+        axes = {name: dict(of_one) for name, of_one in (open_axes or {}).items()}
+        self._take_shared()
+        self._core.export_onnx(record, {name: known[name] for name in names}, str(path), axes, opset)
 
     def save_state(self, path: str, loader: Loader | None = None) -> None:
         """Writes all that the next steps follow from: weights, moments, the number of steps, where the loader is."""

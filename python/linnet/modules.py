@@ -298,6 +298,19 @@ class PretrainedBert(_Layer):
         return _linnet.bert_pooled(self, states)
 
 
+class OnnxModule(_Layer):
+    """The network of an ONNX file, or of a folder that `linnet import` wrote, as a part of a model. Its weights begin
+    with the file's values and are trained as all others are. Images of PyTorch's files are [N, C, H, W], which
+    `permute(x, (0, 3, 1, 2))` makes of [N, H, W, C]."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(_linnet.onnx_layer(str(path)), repr(str(path)))
+
+    def forward(self, x: TensorLike | dict[str, TensorLike]) -> typing.Any:  # type: ignore[override]
+        """A tensor -> the first output, of a network of one input; a dict of the inputs -> a dict of all outputs."""
+        return _linnet.onnx_named(self, x) if isinstance(x, dict) else _linnet.onnx(self, x)
+
+
 class Sequential(Module):
     """Modules and functions applied one after another; names are their numbers, as in PyTorch."""
 

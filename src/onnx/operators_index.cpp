@@ -1,6 +1,5 @@
 // Selection by indices, as lookups in a table of rows (ops/embedding), whose gradient sums repeated ones.
 #include <algorithm>
-#include <limits>
 #include <map>
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/movement/movement.h"
@@ -9,10 +8,7 @@
 
 namespace linnet {
 namespace {
-constexpr int64_t kMostTopK = 64;
-
-// Indices of an axis of `size` as i32, negative ones counted from its end. Inputs of the graph (token ids) are
-// unchanged: a wrong one is an error at run time.
+// Indices of an axis of `size` as i32, negative ones counted from its end.
 Tensor row_ids(OnnxCall& call, size_t operand, int64_t size) {
   const TracedValue& indices = call.in(operand);
   if (indices.known) {
@@ -25,10 +21,8 @@ Tensor row_ids(OnnxCall& call, size_t operand, int64_t size) {
     const std::vector<int32_t> ids(values.begin(), values.end());
     return literal(call.graph(), {DType::kI32, indices.shape()}, ids.data());
   }
-  if (indices.tensor.type().dtype == DType::kI32) return indices.tensor;
-  const auto length = static_cast<double>(size);
-  return cast(
-      elementwise(call, {call.tensor(operand)}, [=](Number x) { return select(0 > x, x + length, x); }), DType::kI32);
+  const auto from_end = [length = static_cast<double>(size)](Number x) { return select(0 > x, x + length, x); };
+  return cast(elementwise(call, {call.tensor(operand)}, from_end), DType::kI32);
 }
 
 // Negative indices count from the end.
@@ -214,37 +208,18 @@ template <int sign> void arg_extreme(OnnxCall& call) {
   call.set(0, y, OnnxElement::kInt64);
 }
 
-// Selects the k largest or smallest along an axis, one after the other.
 void top_k(OnnxCall& call) {
-  const Shape shape = call.shape();
   const int axis = call.axis_of(-1);
-  const int64_t size = shape[axis];
+  const int64_t size = call.shape()[axis];
   const auto k = static_cast<int64_t>(call.opset() < 10 ? call.integer("k", 0) : call.number(1, 0));
   const bool largest = call.flag("largest", true);
   call.integer("sorted", 1);  // results are always sorted
-  if (k < 1 || k > size || k > kMostTopK) call.fail("k = ", k, "; 1 to ", std::min(size, kMostTopK), " is possible");
+  if (k < 1 || k > size) call.fail("k = ", k, "; 1 to ", size, " is possible");
   const Tensor x = compose::axis_to_end(call.tensor(0), axis);
-  const DType dtype = x.type().dtype;
-  const Tensor locations = call.locations(size, dtype);
-  const double lowest =
-      dtype == DType::kF64 ? std::numeric_limits<double>::lowest() : std::numeric_limits<float>::lowest();
-  // Selected elements become infinity.
-  Tensor left = elementwise(call, {largest ? x : x * -1.0}, [=](Number x) { return max(x, lowest); });
-  std::vector<Tensor> values, indices;
-  const Shape one = with_size(x.shape(), -1, 1);
-  for (int64_t i = 0; i < k; ++i) {
-    const Tensor index = cast(reshape(argmax_last(left), one), x.type().dtype);
-    indices.push_back(index);
-    const Tensor chosen = elementwise(
-        call, {x, locations, index}, [](Number x, Number at, Number index) { return select(equal(at, index), x, 0); });
-    values.push_back(compose::sum_last(chosen));
-    left = elementwise(call, {left, locations, index}, [](Number x, Number at, Number index) {
-      return select(equal(at, index), -std::numeric_limits<double>::infinity(), x);
-    });
-  }
-  const int last = x.shape().rank() - 1;
-  call.set(compose::axis_from_end(compose::join(values, last), axis));
-  call.set(1, compose::axis_from_end(compose::join(indices, last), axis), OnnxElement::kInt64);
+  const auto first = [&](bool flat) { return slice(argsort_last(x, largest, flat), -1, 0, k); };
+  const Tensor places = first(true), values = embedding(reshape(x, {x.shape().elements(), 1}), places);
+  call.set(compose::axis_from_end(reshape(values, places.shape()), axis));
+  call.set(1, compose::axis_from_end(cast(first(false), DType::kF64), axis), OnnxElement::kInt64);
 }
 }  // namespace
 
@@ -259,7 +234,7 @@ OnnxOperatorRows index_operators() {
       {"Scatter", scatter_elements, "indices must be known"},
       {"ScatterElements", scatter_elements, "indices must be known"},
       {"ScatterND", scatter_nd, "indices must be known"},
-      {"TopK", top_k, "k must be known, at most 64"},
+      {"TopK", top_k, "k must be known"},
   };
 }
 }  // namespace linnet

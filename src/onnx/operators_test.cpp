@@ -156,6 +156,14 @@ TEST(OnnxOperators, GatherNdTakesComputedIndices) {
   EXPECT_THROW(run_node("GatherND", {x, {{1, 2}, {1, 3}, OnnxElement::kInt64, true}}, 1), Error);
 }
 
+TEST(OnnxOperators, GatherCountsComputedIndicesFromTheEnd) {
+  const Operand x{{3, 2}, {0, 1, 2, 3, 4, 5}}, ids{{2}, {-1, 0}, OnnxElement::kInt64};
+  EXPECT_EQ(run_node("Gather", {x, ids}, 1)[0], (std::vector<double>{4, 5, 0, 1}));
+  EXPECT_EQ(run_node("Gather", {x, ids}, 1, {int_attribute("axis", 1)})[0], (std::vector<double>{1, 0, 3, 2, 5, 4}));
+  const Operand each{{1, 2}, {-1, -3}, OnnxElement::kInt64};
+  EXPECT_EQ(run_node("GatherElements", {x, each}, 1)[0], (std::vector<double>{4, 1}));
+}
+
 // In training mode, while the network is trained: what is left is scaled, and the second result says what that is.
 TEST(OnnxOperators, DropoutDropsInTraining) {
   const Operand x{{4, 16}, std::vector<float>(64, 3)}, ratio{{}, {0.25F}, OnnxElement::kFloat, true},
@@ -272,6 +280,13 @@ TEST(OnnxOperators, TopKIsSortedAndEqualOnesKeepTheirOrder) {
   const auto smallest = run_node("TopK", {x, k}, 2, {int_attribute("largest", 0)});
   EXPECT_EQ(smallest[0], (std::vector<double>{1, 2, 3, -7, -5, -1}));
   EXPECT_EQ(smallest[1], (std::vector<double>{0, 3, 1, 3, 0, 1}));
+  std::vector<float> many(200);
+  for (size_t i = 0; i < many.size(); ++i) many[i] = static_cast<float>(i * 37 % 200);
+  const auto of_many =
+      run_node("TopK", {{{100, 2}, many}, {{1}, {70}, OnnxElement::kInt64, true}}, 1, {int_attribute("axis", 0)});
+  ASSERT_EQ(of_many[0].size(), 140);  // even places have even numbers
+  EXPECT_EQ(of_many[0][0], 198);
+  EXPECT_EQ(of_many[0][138], 60);
   const Operand too_many{{1}, {5}, OnnxElement::kInt64, true};
   EXPECT_THROW(run_node("TopK", {x, too_many}, 2), Error);
 }

@@ -273,7 +273,8 @@ def texts_are_those_of_generate(server, models):
     equal(one["usage"]["total_tokens"], one["usage"]["prompt_tokens"] + one["usage"]["completion_tokens"])
     several = server.post("/v1/completions", {"model": "gpt2", "prompt": ["w5", [6, 7]], "n": 2, "seed": 3, "max_tokens": 4})
     equal([choice["index"] for choice in several["choices"]], [0, 1, 2, 3])
-    echo = server.post("/v1/completions", {"model": "gpt2", "prompt": "w5", "echo": True, "max_tokens": 2, "logprobs": 3})
+    echo = server.post("/v1/completions", {"model": "gpt2", "prompt": "w5", "echo": True, "max_tokens": 2, "logprobs": 3,
+                                           "seed": 3})
     choice = echo["choices"][0]
     check(choice["text"].startswith("w5"), choice)
     equal([len(top) for top in choice["logprobs"]["top_logprobs"]], [3, 3])
@@ -413,6 +414,11 @@ def formats(models):
         told = server.post("/v1/chat/completions", {**only, "tools": [tool]})
         equal(told["usage"]["prompt_tokens"], plain + len("forecast;"))
         equal(told["choices"][0]["finish_reason"], "length")
+        likeliest = json.dumps({"prompt": "a", "max_tokens": 1, "logprobs": 20, "ignore_end": True}).encode()
+        text = server.ask("POST", "/v1/completions", likeliest)[2]
+        pairs = json.loads(text, object_pairs_hook=lambda found: found if len(found) == 20 else dict(found))
+        keys = [key for key, _ in pairs["choices"][0]["logprobs"]["top_logprobs"][0]]
+        check(len(set(keys)) == 20 and any(key.startswith("bytes:\\x") for key in keys), keys)
         call = {"role": "assistant", "content": None, "tool_calls": [
             {"id": "1", "type": "function", "function": {"name": "forecast", "arguments": '{"n": 12345}'}}]}
         again = {**only, "messages": body["messages"] + [call, {"role": "tool", "tool_call_id": "1", "content": "sun"}]}
@@ -482,6 +488,9 @@ def wrong_requests(server):
         equal(server.refused(400, "/v1/completions", {**good, key: value})["param"], key)
     server.refused(400, "/v1/chat/completions", {"model": "llama", "messages": []})
     server.refused(400, "/v1/chat/completions", {"model": "llama", "messages": QUESTION, "tools": [{}]})
+    tool = {"type": "function", "function": {"name": "f"}}  # which the template does not write
+    error = server.refused(422, "/v1/chat/completions", {"model": "llama", "messages": QUESTION, "tools": [tool]})
+    check("chat template" in error["message"], error)
     equal(server.refused(404, "/v1/completions", {**good, "model": "gpt5"})["code"], "model_not_found")
     server.refused(400, "/v1/completions", {"prompt": "w5"})  # which model?
     server.refused(400, "/v1/completions", {**good, "model": "bert_model"})

@@ -100,6 +100,55 @@ TEST(Onnx, NetworksAreExportedImportedTrainedAndExportedAgain) {
   EXPECT_THROW(OnnxModule(&around, "missing", "/nonexistent.onnx"), Error);
 }
 
+// Positions, means and masks follow a length that stays open; what is selected and grown is as it was.
+TEST(Onnx, LengthsStayOpenAndSelectionsAreExported) {
+  struct Net : Module {
+    ConvTranspose2d grow{this, "grow", 2, 3, 3, {.stride = 2, .padding = 1}, 1};
+  } net;
+  const auto outputs = [&](Tracer& t) {
+    const Tensor x = t.input("x"), lengths = t.input("lengths"), images = t.input("images");
+    const Tensor counts = reshape(sequence_mask(lengths, x.dim(1)), {x.dim(0), x.dim(1), 1});
+    t.output("mean", sum(x * counts, 1) - mean(x, 1));
+    t.output("sums", cumsum(x, 1) + reshape(arange(x.dim(1)), {1, x.dim(1), 1}));
+    t.output("best", top_k(x, 2).first);
+    t.output("grown", net.grow(images));
+  };
+  const auto types = [](int64_t batch, int64_t length) {
+    return InputTypes{{"x", {DType::kF32, {batch, length, 4}}}, {"lengths", {DType::kI32, {batch}}},
+        {"images", {DType::kF32, {batch, 3, 5, 2}}}};
+  };
+  const auto values_of = [&](Module& model, const std::function<void(Tracer&)>& record) {
+    const TracedLoss loss = [&](Tracer& t) -> Loss {
+      record(t);
+      return {.sum = sum(t.input("x")), .count = t.number(1)};
+    };
+    Learner learner(model, loss, {types(2, 6)}, {.training = false});
+    learner.set("x", counted(48)), learner.set("images", counted(60));
+    learner.set("lengths", std::vector<int32_t>{2, 6});
+    learner.evaluate();
+    std::vector<float> values;
+    for (const char* name : {"mean", "sums", "best", "grown"})
+      values.insert(values.end(), learner.output(name).begin(), learner.output(name).end());
+    return std::pair(std::move(learner), values);
+  };
+  const auto [learner, wanted] = values_of(net, outputs);
+  const std::string path = path_of("library_open.onnx");
+  export_onnx(learner, types(1, 3), outputs, path,
+      {.open_axes = {{"x", {{0, "batch"}, {1, "length"}}}, {"lengths", {{0, "batch"}}}, {"images", {{0, "batch"}}}}});
+  struct Read : Module {
+    explicit Read(const std::string& file) : body{this, "body", file} {}
+    OnnxModule body;
+  } read(path);
+  const auto named = [&](Tracer& t) {
+    for (const auto& [name, value] :
+        read.body({{"x", t.input("x")}, {"lengths", t.input("lengths")}, {"images", t.input("images")}}))
+      t.output(name, value);
+  };
+  const std::vector<float> found = values_of(read, named).second;
+  ASSERT_EQ(found.size(), wanted.size());
+  for (size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(found[i], wanted[i], 1e-5) << i;
+}
+
 // A decoder's folder is fine-tuned by a loop of one's own and saved as a folder, whose model has the same logits.
 void tune_decoder(const std::string& folder) {
   struct Model : Module {

@@ -76,9 +76,8 @@ Tensor OnnxModule::operator()(Tensor input) {
 void export_onnx(const Learner& learner, const InputTypes& inputs, const std::function<void(Tracer&)>& outputs,
     const std::string& path, const OnnxExportOptions& options) {
   if (!outputs) fail_user("export_onnx() needs a function that names outputs");
-  constexpr size_t kMostSymbols = 4;
   const OpenAxes open(inputs, options);
-  if (open.names.size() > kMostSymbols) fail_user("at most 4 sizes can stay open, not ", open.names.size());
+  if (open.names.size() > 4) fail_user("at most 4 sizes can stay open, not ", open.names.size());
   OnnxSource source{.symbols = open.names};
   source.trace = [&](Trace& trace, std::span<const int64_t> sizes) {
     const InputTypes types = open.at(inputs, sizes);
@@ -92,6 +91,16 @@ void export_onnx(const Learner& learner, const InputTypes& inputs, const std::fu
   const ParameterValues values = s.evaluated_values();
   for (const ParameterSlot& slot : s.layout.parameters())
     std::copy_n(values.of(slot, unpacked), slot.spec.shape.elements(), flat.begin() + slot.offset);
-  save_onnx(s.layout, flat.data(), source, path, {.opset = options.opset});
+  // Larger sizes than those at which ops take other forms, in one order, and such as few constants have. A model's
+  // tables may have fewer rows: then the usual ones.
+  const SizeSets large{{11, 29, 47, 67}, {13, 31, 53, 73}, {17, 37, 59, 79}, {19, 41, 61, 89}};
+  for (const std::vector<int64_t>& sizes : large)
+    source.sizes.emplace_back(sizes.begin(), sizes.begin() + static_cast<int>(open.names.size()));
+  try {
+    save_onnx(s.layout, flat.data(), source, path, {.opset = options.opset});
+  } catch (const std::exception&) {  // of a program in Python, too
+    source.sizes.clear();
+    save_onnx(s.layout, flat.data(), source, path, {.opset = options.opset});
+  }
 }
 }  // namespace linnet

@@ -4,11 +4,14 @@
 #include <linnet/initializers.h>
 #include <linnet/layers.h>
 #include <linnet/modules.h>
+#include <linnet/onnx.h>
 #include <linnet/pretrained.h>
 #include <linnet/recurrent.h>
 #include <nanobind/stl/array.h>
+#include <nanobind/stl/map.h>
 #include <array>
 #include <cmath>
+#include <map>
 #include "api/cpp/helpers.h"
 #include "api/python/tree.h"
 #include "base/fail.h"
@@ -96,6 +99,7 @@ void add_specs(nb::module_& module) {
             width, heads, MultiHeadAttentionOptions{kv_heads, dropout, rotary_theta, biases});
       });
   module.def("bert_layer", spec_of<PretrainedBert, std::string>);
+  module.def("onnx_layer", spec_of<OnnxModule, std::string>);
 }
 
 // A Python object's layer in the recorded model.
@@ -123,6 +127,12 @@ void add_calls(nb::module_& module) {
   });
   module.def("bert_pooled",
       [](nb::object layer, Operand states) { return layer_of<PretrainedBert>(layer).pooled(states.tensor()); });
+  module.def("onnx", [](nb::object layer, Operand input) { return layer_of<OnnxModule>(layer)(input.tensor()); });
+  module.def("onnx_named", [](nb::object layer, const std::map<std::string, Operand>& inputs) {
+    std::map<std::string, Tensor> tensors;
+    for (const auto& [name, input] : inputs) tensors[name] = input.tensor();
+    return layer_of<OnnxModule>(layer)(tensors);
+  });
   // Calls module.forward() within the module's path, which error messages show.
   module.def(
       "call",

@@ -3,10 +3,13 @@
 #include "api/python/learner.h"
 #include <linnet/decoder.h>
 #include <linnet/error.h>
+#include <linnet/onnx.h>
 #include <linnet/optimizer.h>
 #include <linnet/pretrained.h>
 #include <linnet/schedule.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/variant.h>
+#include <map>
 #include "base/fail.h"
 #include "base/functions.h"
 #include "base/text.h"
@@ -134,6 +137,21 @@ LearnerOptions options_of(const nb::dict& given) {
   return options;
 }
 
+// `outputs`: takes a dict of the inputs, and returns one of operands.
+void write_onnx(PyLearner& self, const nb::callable& outputs, const nb::dict& inputs, const std::string& path,
+    const std::map<std::string, std::map<int, std::string>>& open_axes, int64_t opset) {
+  const InputTypes types = to_types(inputs);
+  export_onnx(self.learner(), types,
+      [&](Tracer& tracer) {
+        const Recording recording(self.tree(), &tracer);
+        nb::dict tensors;
+        for (const auto& [name, type] : types) tensors[name.c_str()] = tracer.input(name);
+        for (const auto& [name, value] : nb::cast<nb::dict>(outputs(tensors)))
+          tracer.output(nb::cast<std::string>(name), nb::cast<Operand>(value).at());
+      },
+      path, {open_axes, opset});
+}
+
 void add_steps(nb::class_<PyLearner>& learner) {
   learner
       .def("step",
@@ -188,6 +206,7 @@ void add_weights(nb::class_<PyLearner>& learner) {
           [](PyLearner& self, nb::object layer) { return fields_of(bert_of(self, layer).load(self.learner())); })
       .def("save_bert", [](PyLearner& self, nb::object layer,
                             const std::string& folder) { bert_of(self, layer).save(self.learner(), folder); })
+      .def("export_onnx", write_onnx)
       .def("save_state",
           [](PyLearner& self, const std::string& path, int64_t epoch, int64_t batch) {
             without_gil([&] { self.learner().save_state(path, {epoch, batch}); });

@@ -184,13 +184,8 @@ void OnnxLowering::run() {
     if (!lower) fail("Linnet writes no operator of ONNX for it");
     sizes_read_ = false;
     lower(*this);
-    if (!sizes_read_ && attributes_differ()) fail("an attribute depends on the sizes of the inputs");
+    if (!sizes_read_ && differs(&Node::attrs)) fail("an attribute depends on the sizes of the inputs");
   }
-}
-
-bool OnnxLowering::attributes_differ() const {
-  return std::ranges::any_of(
-      traces_, [&](const Graph& trace) { return !(trace.node(current_).attrs == node().attrs); });
 }
 
 const SymbolicShape& OnnxLowering::out_shape(size_t result) {

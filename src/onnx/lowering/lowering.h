@@ -1,6 +1,7 @@
 // The ONNX graph that a model becomes, and what an op's lowering gets: a node, its operands' ONNX values, and the graph
 // to add nodes to. Integers (i32) are int64 in ONNX; bytes are uint8.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -154,6 +155,11 @@ class OnnxLowering {
 
   // A number of the node's attributes that may depend on the sizes.
   SymbolicSize fit(const std::function<int64_t(const Node&)>& number);
+  // Whether what `of` gives of the node is another value at other sizes.
+  template <class Of> bool differs(const Of& of) const {
+    return std::ranges::any_of(
+        traces_, [&](const Graph& trace) { return std::invoke(of, trace.node(current_)) != std::invoke(of, node()); });
+  }
 
   // The operand with axes reordered: output axis i is axis order[i]. A parameter with one reader is stored so.
   std::string arranged(size_t operand, const std::vector<int64_t>& order) {
@@ -172,8 +178,6 @@ class OnnxLowering {
   [[noreturn]] void fail(const std::string& problem) const;
 
  private:
-  bool attributes_differ() const;
-
   std::span<const Graph> traces_;
   const SizeSets& sets_;
   std::vector<SymbolicShape> shapes_;

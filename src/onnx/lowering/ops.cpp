@@ -1,5 +1,7 @@
 // The lowering of each op: what it is in ONNX, and the table of them.
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <limits>
 #include <numbers>
 #include "base/fail.h"
@@ -8,6 +10,8 @@
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/conv2d/conv2d.h"
+#include "engine/ops/cross_entropy/cross_entropy.h"
+#include "engine/ops/embedding/embedding.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/norm/norm.h"
@@ -234,35 +238,51 @@ void lower_matmul(OnnxLowering& to) {
   to.add("MatMul", {operand(to, 0, attrs.trans_a), operand(to, 1, attrs.trans_b)});
 }
 
-void lower_conv2d(OnnxLowering& to) {
+// `op` of images and filters; the output padding may be empty.
+void convolution(OnnxLowering& to, const char* op, const std::vector<int64_t>& output_padding) {
   const auto& attrs = to.attrs<Conv2dAttrs>();
   OnnxBuilder& b = to.builder;
-  const std::string y = b.add("Conv", {b.transpose(to.in(0), {0, 3, 1, 2}), to.arranged(1, {0, 3, 1, 2})},
-      {ints_attribute("strides", {attrs.stride, attrs.stride}),
-          ints_attribute("dilations", {attrs.dilation, attrs.dilation}), int_attribute("group", attrs.groups),
-          ints_attribute("pads", {attrs.padding, attrs.padding, attrs.padding, attrs.padding})});
+  std::vector<OnnxAttribute> attributes{ints_attribute("strides", {attrs.stride, attrs.stride}),
+      ints_attribute("dilations", {attrs.dilation, attrs.dilation}), int_attribute("group", attrs.groups),
+      ints_attribute("pads", {attrs.padding, attrs.padding, attrs.padding, attrs.padding})};
+  if (!output_padding.empty()) attributes.push_back(ints_attribute("output_padding", output_padding));
+  const std::string y = b.add(op, {b.transpose(to.in(0), {0, 3, 1, 2}), to.arranged(1, {0, 3, 1, 2})}, attributes);
   to.set(0, b.transpose(y, {0, 2, 3, 1}));
+}
+
+// ONNX has the padding that is added to the result instead of the result's size.
+void lower_conv2d_input_grad(OnnxLowering& to) {
+  const auto& attrs = to.attrs<Conv2dAttrs>();
+  std::vector<int64_t> output_padding;
+  for (const int axis : {1, 2}) {
+    const SymbolicSize &from = to.in_shape(0)[axis], &result = to.out_shape(0)[axis];
+    if (!from.is_constant() || !result.is_constant()) to.fail("the size of its images is open");
+    const int64_t reach = attrs.dilation * (to.in_type(1).shape[axis] - 1) + 1;
+    output_padding.push_back(result.constant - (from.constant - 1) * attrs.stride + 2 * attrs.padding - reach);
+  }
+  convolution(to, "ConvTranspose", output_padding);
+}
+
+// The largest of windows of images with their channels first.
+void max_pool(OnnxLowering& to, const std::string& x, int64_t size, int64_t stride) {
+  if (to.is_used(1)) to.fail("the places of its results are read");
+  const std::string y = to.builder.add(
+      "MaxPool", {x}, {ints_attribute("kernel_shape", {size, size}), ints_attribute("strides", {stride, stride})});
+  to.set(0, to.builder.transpose(y, {0, 2, 3, 1}));
 }
 
 void lower_conv_relu_pool(OnnxLowering& to) {
   const auto& attrs = to.attrs<ConvReluPoolAttrs>();
-  if (to.is_used(1)) to.fail("the places of its results are read");
   OnnxBuilder& b = to.builder;
   const std::string x = attrs.scaling.scale.empty() ? to.in(0) : scaled_pixels(to, to.in(0), attrs.scaling);
   const std::string y = b.add("Conv", {b.transpose(x, {0, 3, 1, 2}), to.arranged(1, {0, 3, 1, 2}), to.in(2)},
       {ints_attribute("strides", {1, 1}), ints_attribute("pads", {1, 1, 1, 1})});
-  const std::string pooled = b.add(
-      "MaxPool", {b.add("Relu", {y})}, {ints_attribute("kernel_shape", {2, 2}), ints_attribute("strides", {2, 2})});
-  to.set(0, b.transpose(pooled, {0, 2, 3, 1}));
+  max_pool(to, b.add("Relu", {y}), 2, 2);
 }
 
 void lower_max_pool(OnnxLowering& to) {
   const auto& attrs = to.attrs<MaxPoolAttrs>();
-  if (to.is_used(1)) to.fail("the places of its results are read");
-  const std::string y = to.builder.add("MaxPool", {to.builder.transpose(to.in(0), {0, 3, 1, 2})},
-      {ints_attribute("kernel_shape", {attrs.size, attrs.size}),
-          ints_attribute("strides", {attrs.stride, attrs.stride})});
-  to.set(0, to.builder.transpose(y, {0, 2, 3, 1}));
+  max_pool(to, to.builder.transpose(to.in(0), {0, 3, 1, 2}), attrs.size, attrs.stride);
 }
 
 // Unread parts are left out; a part read alone is a slice.
@@ -295,7 +315,8 @@ void lower_permute(OnnxLowering& to) {
   const auto& order = to.attrs<PermuteAttrs>().order;
   const ValueId x = to.node().in[0];
   const Node* before = to.producer(x);
-  if (order == kSwapHeads && is(before, kReshape) && joins_heads(to, x, before->in[0]))
+  const bool fixed = order == kSwapHeads && to.in_shape(0)[2].is_constant() && to.in_shape(0)[3].is_constant();
+  if (fixed && is(before, kReshape) && joins_heads(to, x, before->in[0]))
     return to.set(0, by_heads_in_onnx(to, before->in[0], to.in_type(0).shape[2]));
   to.set(0, to.builder.transpose(to.in(0), {order.begin(), order.end()}));
 }
@@ -312,18 +333,61 @@ void lower_fill(OnnxLowering& to) {
   to.add("ConstantOfShape", {to.builder.shape(to.out_shape(0))}, {tensor_attribute("value", value)});
 }
 
+// The elements of a literal of float32 or int32.
+std::vector<double> numbers_of(const LiteralAttrs& attrs) {
+  const auto* floats = reinterpret_cast<const float*>(attrs.words.data());
+  const auto* whole = reinterpret_cast<const int32_t*>(attrs.words.data());
+  return mapped(attrs.type.shape.elements(),
+      [&](int64_t i) -> double { return attrs.type.dtype == DType::kF32 ? floats[i] : whole[i]; });
+}
+
+// A literal whose rows count from a number on, as many as the sizes say.
+void lower_positions(OnnxLowering& to) {
+  OnnxBuilder& b = to.builder;
+  const std::string first = b.size(to.fit([&](const Node& node) {
+    const auto& attrs = node.attrs.as<LiteralAttrs>();
+    const std::vector<double> numbers = numbers_of(attrs);
+    for (size_t i = 0; i < numbers.size(); ++i)
+      if (numbers[i] != numbers[0] + static_cast<double>(i % attrs.type.shape[-1]))
+        to.fail("its numbers depend on the sizes of the inputs");
+    return static_cast<int64_t>(numbers[0]);
+  }));
+  const std::string row = b.add("Range", {b.integer(0), b.size_scalar(to.out_shape(0).back()), b.integer(1)});
+  const std::string all = b.add("Expand", {b.add("Add", {row, first}), b.shape(to.out_shape(0))});
+  to.set(0, b.cast(all, onnx_element(to.out_type(0).dtype)));
+}
+
 void lower_literal(OnnxLowering& to) {
   const auto& attrs = to.attrs<LiteralAttrs>();
-  const auto sizes = attrs.type.shape.sizes();
-  const std::vector<int64_t> dims(sizes.begin(), sizes.end());
-  const auto count = static_cast<size_t>(attrs.type.shape.elements());
-  if (attrs.type.dtype == DType::kF32) {
-    const auto* values = reinterpret_cast<const float*>(attrs.words.data());
-    return to.set(0, to.builder.tensor(float_tensor(dims, {values, values + count})));
-  }
-  if (attrs.type.dtype != DType::kI32) to.fail("it holds other numbers than float32 and int32");
-  const auto* values = reinterpret_cast<const int32_t*>(attrs.words.data());
-  to.set(0, to.builder.tensor(int64_tensor(dims, {values, values + count})));
+  if (attrs.type.dtype != DType::kF32 && attrs.type.dtype != DType::kI32)
+    to.fail("it holds other numbers than float32 and int32");
+  if (to.differs(&Node::attrs)) return lower_positions(to);
+  const std::vector<int64_t> dims(attrs.type.shape.sizes().begin(), attrs.type.shape.sizes().end());
+  const std::vector<double> numbers = numbers_of(attrs);
+  to.set(0, to.builder.tensor(attrs.type.dtype == DType::kF32 ? float_tensor(dims, {numbers.begin(), numbers.end()})
+                                                              : int64_tensor(dims, {numbers.begin(), numbers.end()})));
+}
+
+// A constant of an expression, which may be a size, or 1 through one: of a mean.
+std::string constant(OnnxLowering& to, size_t at) {
+  const auto value_of = [&](const Node& node) {
+    const std::vector<Instruction>& code = node.attrs.as<PointwiseAttrs>().expression.code;
+    const std::vector<Instruction>& known = to.attrs<PointwiseAttrs>().expression.code;
+    if (!std::ranges::equal(code, known, {}, &Instruction::function, &Instruction::function))
+      to.fail("its formula depends on the sizes of the inputs");
+    return code[at].constant;
+  };
+  const double value = value_of(to.node());
+  if (!to.differs(value_of)) return to.builder.number(value);
+  const bool inverse = std::abs(value) < 1;
+  const SymbolicSize size = to.fit([&](const Node& node) {
+    const double number = inverse ? 1 / value_of(node) : value_of(node);
+    if (std::abs(number - std::round(number)) > 1e-6 * std::abs(number))
+      to.fail("a number depends on the sizes of the inputs, and is neither a size nor 1 through one");
+    return std::llround(number);
+  });
+  const std::string number = to.builder.cast(to.builder.size_scalar(size), OnnxElement::kFloat);
+  return inverse ? to.builder.add("Reciprocal", {number}) : number;
 }
 
 void lower_pointwise(OnnxLowering& to) {
@@ -339,7 +403,7 @@ void lower_pointwise(OnnxLowering& to) {
       for (const int16_t operand : {in.a, in.b, in.c})
         if (operand >= 0) operands.push_back(values[operand]);
     values.push_back(in.function == Scalar::kInput      ? to.in(in.a)
-                     : in.function == Scalar::kConstant ? to.builder.number(in.constant)
+                     : in.function == Scalar::kConstant ? constant(to, values.size())
                                                         : lower(to.builder, in.function, operands));
   }
   to.set(0, values.back());
@@ -401,6 +465,42 @@ void lower_rope(OnnxLowering& to) {
   if (tail > 0) elements.push_back(x[2]);
   const std::string y = b.reshape(b.add("Concat", elements, {last}), apart, flat);
   to.set(0, rest > 0 ? b.add("Concat", {y, parts[1]}, {last}) : y);
+}
+
+// TopK of all: equal elements may change places.
+void lower_argsort(OnnxLowering& to) {
+  const auto& attrs = to.attrs<ArgsortAttrs>();
+  OnnxBuilder& b = to.builder;
+  const std::string& x = to.in(0);
+  const std::string places = b.add_many("TopK", {x, b.size(to.in_shape(0).back())}, 2,
+      {int_attribute("axis", -1), int_attribute("largest", attrs.descending)})[1];
+  if (!attrs.flat) return to.set(0, places);
+  const std::string all = b.add("Range", {b.integer(0), b.add("Size", {x}), b.integer(1)});
+  const std::string numbers = b.add("Reshape", {all, b.add("Shape", {x})});
+  to.add("Add", {places, b.add("Slice", {numbers, b.ints({0}), b.ints({1}), b.ints({-1})})});
+}
+
+// [...] -> [..., rows], or along `axis`: 1 at each id.
+std::string one_hot_in_onnx(OnnxBuilder& b, const std::string& ids, int64_t rows, int64_t axis) {
+  return b.add("OneHot", {ids, b.integer(rows), b.tensor(float_tensor({2}, {0, 1}))}, {int_attribute("axis", axis)});
+}
+
+// ONNX counts negative targets from the end; these have a class of their own here, which is cut off.
+void lower_one_hot(OnnxLowering& to) {
+  OnnxBuilder& b = to.builder;
+  const int64_t classes = to.attrs<OneHotAttrs>().classes;
+  const std::string all = one_hot_in_onnx(b, b.add("Max", {to.in(0), b.integer(-1)}), classes + 1, -1);
+  to.add("Slice", {all, b.ints({0}), b.ints({classes}), b.ints({-1})});
+}
+
+// The sums of rows by id, as a product with the ids' one-hot rows.
+void lower_embedding_grad(OnnxLowering& to) {
+  OnnxBuilder& b = to.builder;
+  const auto& attrs = to.attrs<EmbeddingGradAttrs>();
+  if (attrs.padding >= 0 || attrs.accumulate) to.fail("it is a gradient");
+  const std::string ids = b.add("Reshape", {to.in(1), b.ints({-1})});
+  const std::string rows = b.add("Reshape", {to.in(0), b.ints({-1, to.in_type(0).shape[-1]})});
+  to.add("MatMul", {one_hot_in_onnx(b, ids, attrs.vocab_size, 0), rows});
 }
 
 // A table of buckets by distance up to the largest, which farther ones share.
@@ -471,14 +571,22 @@ OnnxLower find_onnx_lowering(std::string_view op) {
             const std::vector<std::string> parts = mapped(to.operands(), [&](size_t i) { return to.in(i); });
             to.add("Concat", parts, {int_attribute("axis", to.attrs<ConcatAttrs>().axis)});
           }},
-      {"conv2d", lower_conv2d}, {"conv_relu_pool", lower_conv_relu_pool}, {"distance_buckets", lower_distance_buckets},
+      {"argsort", lower_argsort}, {"conv2d", [](OnnxLowering& to) { convolution(to, "Conv", {}); }},
+      {"conv2d_input_grad", lower_conv2d_input_grad}, {"conv_relu_pool", lower_conv_relu_pool},
+      {"cumsum",
+          [](OnnxLowering& to) {
+            const auto& attrs = to.attrs<CumsumAttrs>();
+            to.add("CumSum", {to.in(0), to.builder.integer(attrs.axis)}, {int_attribute("reverse", attrs.reverse)});
+          }},
+      {"distance_buckets", lower_distance_buckets},
       {"embedding",
           [](OnnxLowering& to) {
             to.add("Gather", {to.in(0), to.in(1)}, {int_attribute("axis", 0)});
           }},
-      {"fill", lower_fill}, {"layer_norm", lower_layer_norm}, {"literal", lower_literal},
-      {"mask_scores", lower_mask_scores}, {"matmul", lower_matmul}, {"max_pool", lower_max_pool},
-      {"permute", lower_permute}, {"pointwise", lower_pointwise}, {"reduce", lower_reduce},
+      {"embedding_grad", lower_embedding_grad}, {"fill", lower_fill}, {"layer_norm", lower_layer_norm},
+      {"literal", lower_literal}, {"mask_scores", lower_mask_scores}, {"matmul", lower_matmul},
+      {"max_pool", lower_max_pool}, {"one_hot", lower_one_hot}, {"permute", lower_permute},
+      {"pointwise", lower_pointwise}, {"reduce", lower_reduce},
       {"reshape", [](OnnxLowering& to) { to.set(0, to.builder.reshape(to.in(0), to.in_shape(0), to.out_shape(0))); }},
       {"rope", lower_rope},
       {"scale_pixels",

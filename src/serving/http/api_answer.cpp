@@ -50,15 +50,24 @@ Json chat_chances(std::span<const WrittenToken> tokens) {
   return {{"content", std::move(content)}};
 }
 
+// As OpenAI's completions name a token that is a part of a character: bytes:\xe2\x96
+std::string token_name(const std::string& piece) {
+  if (invalid_utf8_at(piece) == std::string::npos) return piece;
+  std::string name = "bytes:";
+  for (const unsigned char byte : piece)
+    name.append("\\x") += {"0123456789abcdef"[byte / 16], "0123456789abcdef"[byte % 16]};
+  return name;
+}
+
 // {"tokens": [...], "token_logprobs": [...], "top_logprobs": [{piece: logprob}], "text_offset": [...]}
 Json completion_chances(std::span<const WrittenToken> tokens, size_t offset) {
   Json json = {{"tokens", Json::array()}, {"token_logprobs", Json::array()}, {"top_logprobs", Json::array()},
       {"text_offset", Json::array()}};
   for (const WrittenToken& token : tokens) {
-    json["tokens"].push_back(token.piece);
+    json["tokens"].push_back(token_name(token.piece));
     json["token_logprobs"].push_back(token.log_probability);
     Json top = Json::object();
-    for (const TokenChance& other : token.likeliest) top[other.piece] = other.log_probability;
+    for (const TokenChance& other : token.likeliest) top[token_name(other.piece)] = other.log_probability;
     json["top_logprobs"].push_back(std::move(top));
     json["text_offset"].push_back(offset);
     offset += characters_begun(token.piece);

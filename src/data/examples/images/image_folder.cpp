@@ -88,12 +88,12 @@ std::vector<std::string> list_images(
     const auto found = std::ranges::find(class_names, name);
     const std::string folder = directory + "/" + name;
     if (found == class_names.end()) fail_user("'", folder, "': the training images have no class '", name, "'");
-    const auto images = list(folder, false);
-    count_foreign(folder, foreign);
+    const std::vector<std::string> images = find_images(folder);
+    count_foreign_below(folder, foreign);
     if (images.empty())
       fail_user("'", folder, "' holds no images (.png, .jpg, .jpeg, .bmp)",
           foreign.empty() ? "" : "; left out are " + text_of(foreign));
-    for (const std::string& image : images) files.push_back(folder + "/" + image);
+    files.insert(files.end(), images.begin(), images.end());
     labels.resize(files.size(), static_cast<int32_t>(found - class_names.begin()));
   }
   if (files.empty()) fail_user("'", directory, "' holds no folders of images, one for each class");
@@ -229,18 +229,18 @@ ImageSplits load_parts(const std::string& directory, const ImageLoading& loading
 }
 }  // namespace
 
-std::vector<std::string> list_folders(const std::string& directory) { return list(directory, true); }
-
-bool has_class_folders(const std::string& directory) {
-  return std::ranges::any_of(
-      list_folders(directory), [&](const std::string& name) { return !list(directory + "/" + name, false).empty(); });
-}
-
 std::vector<std::string> find_images(const std::string& directory) {
   auto paths = mapped(list(directory, false), [&](const std::string& name) { return directory + "/" + name; });
   for (const std::string& folder : list_folders(directory))
     std::ranges::move(find_images(directory + "/" + folder), std::back_inserter(paths));
   return paths;
+}
+
+std::vector<std::string> list_folders(const std::string& directory) { return list(directory, true); }
+
+bool has_class_folders(const std::string& directory) {
+  return std::ranges::any_of(
+      list_folders(directory), [&](const std::string& name) { return !list(directory + "/" + name, false).empty(); });
 }
 
 void warn_of_foreign_images(const std::string& directory, size_t read) {

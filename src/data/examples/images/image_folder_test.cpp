@@ -52,6 +52,16 @@ TEST_F(ImageFolderTest, ClassesAreSortedFoldersAndFilesOfOtherKindsAreLeftOut) {
   EXPECT_EQ(dataset.image(2)[0], 20);
 }
 
+TEST_F(ImageFolderTest, FoldersBelowAClassAreOfTheClass) {
+  grey("a/1.png", 1);
+  grey("b/2019/june/1.png", 2);
+  grey("b/9.png", 3);
+  const ImageDataset dataset = read_image_folder(folder_);
+  EXPECT_EQ(dataset.class_names, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(dataset.labels, (std::vector<int32_t>{0, 1, 1}));
+  EXPECT_EQ(find_images(folder_).size(), 3U);
+}
+
 TEST_F(ImageFolderTest, ReadsPngJpegAndBmp) {
   color("a/1.png");
   color("a/2.bmp");

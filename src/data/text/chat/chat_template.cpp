@@ -56,7 +56,8 @@ jinja::Value template_value(const std::string& json) {
 ChatTemplate::ChatTemplate(const PretrainedTokenizer& tokenizer, const std::string& folder)
     : tokens_(special_tokens(tokenizer)),
       template_(template_of(tokenizer, folder), "the chat template of '" + folder + "'"),
-      knows_developers_(tokenizer.chat_template().find("developer") != std::string::npos) {}
+      knows_developers_(tokenizer.chat_template().find("developer") != std::string::npos),
+      knows_tools_(tokenizer.chat_template().find("tools") != std::string::npos) {}
 
 std::string ChatTemplate::render(const std::string& messages, bool begin_answer, const std::string& tools) const {
   jinja::Dict variables = tokens_;

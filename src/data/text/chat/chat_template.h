@@ -16,11 +16,13 @@ class ChatTemplate {
   // `messages`: a JSON list of {"role": ..., "content": ...}; a "developer" is the "system" of a template that knows
   // none. `begin_answer`: append the beginning of the assistant's answer. `tools`: a list of functions, or "".
   std::string render(const std::string& messages, bool begin_answer = true, const std::string& tools = "") const;
+  // Whether it writes `tools`.
+  bool knows_tools() const { return knows_tools_; }
 
  private:
   jinja::Dict tokens_;  // bos_token and the like
   jinja::Template template_;
-  bool knows_developers_;
+  bool knows_developers_, knows_tools_;
 };
 
 // Returns OpenAI's messages as templates read them: a content of text parts is one text, and arguments of calls are
