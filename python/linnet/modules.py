@@ -306,7 +306,7 @@ class OnnxModule(_Layer):
     def __init__(self, path: str) -> None:
         super().__init__(_linnet.onnx_layer(str(path)), repr(str(path)))
 
-    def forward(self, x: TensorLike | dict[str, TensorLike]) -> typing.Any:  # type: ignore[override]
+    def forward(self, x: TensorLike | dict[str, TensorLike]) -> typing.Any:
         """A tensor -> the first output, of a network of one input; a dict of the inputs -> a dict of all outputs."""
         return _linnet.onnx_named(self, x) if isinstance(x, dict) else _linnet.onnx(self, x)
 
