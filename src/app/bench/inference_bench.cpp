@@ -1,13 +1,13 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <sstream>
 #include "app/bench/bench.h"
 #include "base/fail.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "base/timeline.h"
+#include "data/examples/text/parallel_text.h"
 #include "engine/kernels/processor.h"
 #include "engine/plan/store.h"
 #include "generation/engine.h"
@@ -299,14 +299,6 @@ void measure_uncached(GenerationMeasurement& m, int threads, int64_t most, const
     for (int64_t token = 0; token < row.tokens; ++token)
       row.uncached_seconds += seconds[(kGenerationPrompt + token - 1) / kUncachedStep];
 }
-
-std::vector<std::string> lines_of(const std::string& path) {
-  std::istringstream text(read_file(path));
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(text, line);) lines.push_back(std::move(line));
-  if (lines.empty()) fail_user("'", path, "' has no lines to translate");
-  return lines;
-}
 }  // namespace
 
 double weight_file_mb(const std::string& folder) {
@@ -399,7 +391,7 @@ GenerationMeasurement measure_generation(
 
 TranslationMeasurement measure_translation(
     const std::string& model, const std::string& source, const InferenceOptions& options) {
-  const std::vector<std::string> lines = lines_of(source);
+  const std::vector<std::string> lines = read_lines(source);
   const Config config = inference_config(model, options);
   if (const char* why = task_actions(config).no_translation) fail_user("'", model, "' ", why);
   const double began = now();
