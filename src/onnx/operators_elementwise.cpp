@@ -168,8 +168,8 @@ Number clipped(Number x, const OnnxCall& call) {
   const bool attributes = call.opset() < 11;
   const double low = attributes ? call.real("min", -kInfinity) : call.number(1, -kInfinity);
   const double high = attributes ? call.real("max", kInfinity) : call.number(2, kInfinity);
-  if (low > -kInfinity) x = max(x, low);
-  return high < kInfinity ? min(x, high) : x;
+  if (low > -kInfinity) x = max(low, x);  // a bound has no gradient, as in PyTorch
+  return high < kInfinity ? min(high, x) : x;
 }
 
 Number arcsine(Number x) { return apply(Scalar::kAtan, {x / sqrt((1 - x) * (1 + x))}); }
@@ -185,7 +185,7 @@ void prelu(OnnxCall& call) {
   const int rank = x.shape().rank();
   if (call.opset() < 7 && slope.shape().rank() == 1 && rank > 2 && slope.dim(0) == x.dim(1))  // one per channel
     slope = compose::by_channel(slope, rank);
-  call.set(elementwise(call, {x, slope}, [](Number x, Number slope) { return select(0 > x, x * slope, x); }));
+  call.set(elementwise(call, {x, slope}, [](Number x, Number slope) { return select(x > 0, x, x * slope); }));
 }
 
 // x > 0 ? scale * x : scale * alpha * (exp(x / beta) - 1)
@@ -279,7 +279,7 @@ OnnxOperatorRows elementwise_operators() {
       {"Identity", [](OnnxCall& call) { call.set(0, call.in(0)); }},
       {"IsInf", unary(is_infinite, OnnxElement::kBool)},
       {"IsNaN", unary([](Number x) { return !equal(x, x); }, OnnxElement::kBool)},
-      {"LeakyRelu", unary([](Number x, Call c) { return select(0 > x, x * c.real("alpha", 0.01), x); })},
+      {"LeakyRelu", unary([](Number x, Call c) { return select(x > 0, x, x * c.real("alpha", 0.01)); })},
       {"Less", comparison([](Number a, Number b) { return b > a; })},
       {"LessOrEqual", comparison([](Number a, Number b) { return select(b > a, 1, equal(a, b)); })},
       {"Max", of_all(Scalar::kMax)},

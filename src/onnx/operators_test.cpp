@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "engine/exec/interpreter.h"
 #include "engine/ops/quantized/quantized.h"
+#include "engine/ops/reduce/reduce.h"
 #include "engine/passes/passes.h"
 #include "models/nn/trace.h"
 #include "onnx/network.h"
@@ -269,6 +270,29 @@ TEST(OnnxOperators, GeluIsKnownHoweverItIsSpelled) {
     std::vector<double> expected;
     for (const float v : x) expected.push_back(factor * v * (1 + std::erf(v / std::sqrt(2.0))));
     expect_near(interpret(graph, host).outputs.at("y").values(), expected);
+  }
+}
+
+// As PyTorch's hardtanh, ReLU6 and leaky ReLU: a bound has no gradient, and zero the slope's.
+TEST(OnnxOperators, GradientsAtBounds) {
+  const std::vector<float> x{-1, 0, 2, 6, 7};
+  for (const auto& [op, expected] : {std::pair{"Clip", std::vector<double>{0, 0, 1, 0, 0}},
+           {"LeakyRelu", {0.25, 0.25, 1, 1, 1}}, {"Relu", {0, 0, 1, 1, 1}}}) {
+    OnnxModel model;
+    model.opsets[""] = 6;
+    model.graph.inputs = {{.name = "x", .element = OnnxElement::kFloat}};
+    std::vector<OnnxAttribute> attributes{float_attribute("alpha", 0.25F)};
+    if (std::string(op) == "Clip") attributes = {float_attribute("min", 0), float_attribute("max", 6)};
+    if (std::string(op) == "Relu") attributes.clear();
+    model.graph.nodes = {{.name = "n", .op = op, .in = {"x"}, .out = {"y"}, .attributes = attributes}};
+    model.graph.outputs = {{.name = "y", .element = OnnxElement::kFloat}};
+    OnnxNetwork network(model, "bounds.onnx");
+    Trace trace;
+    const Tensor input = trace.input("x", {DType::kF32, {5}});
+    const Tensor y = network.trace(trace.graph(), {{"x", {.tensor = input}}}).at("y").tensor;
+    trace.graph().output("slope", gradients(sum_to(y, {}), std::array{input})[0]);
+    const NamedTensors host{{"x", HostTensor({DType::kF32, {5}}, std::span<const float>(x))}};
+    EXPECT_EQ(interpret(trace.finish(), host).outputs.at("slope").values(), expected) << op;
   }
 }
 

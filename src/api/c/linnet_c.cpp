@@ -142,7 +142,7 @@ std::string write(TextWorker& worker, TextJob job, linnet_text_callback callback
     if (!wanted) worker.cancel(order);
   }
   const TextOutcome& outcome = text->outcome();
-  if (!outcome.error.empty()) fail(outcome.bad_request ? LINNET_USER_ERROR : LINNET_INTERNAL_ERROR, outcome.error);
+  if (!outcome.error.empty()) fail(status_of(outcome.kind), outcome.error);
   return wanted ? outcome.text.text : heard;
 }
 

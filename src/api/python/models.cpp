@@ -220,8 +220,7 @@ class PyStream {
     std::optional<std::string> piece;
     if (closed_) return piece;
     wait_until(guard_, [&] { return heard_->next(piece, kPatience); });
-    if (!piece && !heard_->outcome().error.empty())
-      throw Error(heard_->outcome().bad_request ? ErrorKind::kUser : ErrorKind::kInternal, heard_->outcome().error);
+    if (!piece && !heard_->outcome().error.empty()) throw Error(heard_->outcome().kind, heard_->outcome().error);
     return piece;
   }
   std::string finish() {

@@ -231,8 +231,9 @@ struct RunArguments : TextGenerationOptions {
   int64_t slots = 8, context = 0;
 };
 
-// The number of requests that an earlier run has answered. Removes an unfinished last line, which is answered again.
-int64_t answered(const std::string& path, AppendFile& file) {
+// The number of requests that an earlier run has answered, of which `refused` were wrong. Removes an unfinished last
+// line, which is answered again.
+int64_t answered(const std::string& path, AppendFile& file, int64_t& refused) {
   const std::string text = read_file(path);
   const size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
   int64_t count = 0;
@@ -242,6 +243,7 @@ int64_t answered(const std::string& path, AppendFile& file) {
     if (!json.is_object() || !json.contains("request") || json["request"] != count)
       fail_user("'", path, "', line ", count + 1, ": not the answer to request ", count,
           "; --resume goes on with what `linnet run --jsonl` has written");
+    refused += json.contains("error");
     start = end + 1;
   }
   file.truncate_to(whole);
@@ -283,10 +285,11 @@ int run_opened(const RunArguments& arguments) {
   resident.limits.waiting = kWaiting, resident.check = WeightCheck::kLater;
   const std::unique_ptr<LoadedModel> model = open_loaded_model(arguments.model, resident);
   std::optional<AppendFile> file;
+  int64_t refused = 0;
   BatchOptions options{.json = arguments.json, .text = arguments, .name = "standard input"};
   if (!arguments.out.empty()) {
     file.emplace(arguments.out);
-    if (arguments.resume) options.skip = answered(arguments.out, *file);
+    if (arguments.resume) options.skip = answered(arguments.out, *file, refused);
   }
   catch_stop_signals();
   std::signal(SIGPIPE, SIG_DFL);
@@ -308,8 +311,9 @@ int run_opened(const RunArguments& arguments) {
   if (stop_requested())
     log_info("interrupted after " + std::to_string(options.skip + counts.answers) + " answers" +
              (file && arguments.json ? "; the same command with --resume goes on" : ""));
-  if (counts.refused == 0) return 0;
-  log_warning(std::to_string(counts.refused) + (counts.refused == 1 ? " request is" : " requests are") +
+  refused += counts.refused;
+  if (refused == 0) return 0;
+  log_warning(std::to_string(refused) + (refused == 1 ? " request is" : " requests are") +
               " wrong; \"error\" in the answer says how");
   return 2;
 }

@@ -14,7 +14,9 @@ constexpr size_t kWindow = 64, kContext = 8;
 
 size_t whole_size(std::string_view text) {
   for (size_t i = text.size() - std::min<size_t>(text.size(), 3); i < text.size(); ++i)
-    if ((text[i] & 0xC0) == 0xC0 && utf8_length_at(text, i) == 1) text = text.substr(0, i);
+    if ((text[i] & 0xC0) == 0xC0 && utf8_length_at(text, i) == 1 &&
+        std::ranges::all_of(text.substr(i + 1), [](char byte) { return (byte & 0xC0) == 0x80; }))
+      text = text.substr(0, i);
   while (text.ends_with(kReplacement)) text.remove_suffix(kReplacement.size());
   return text.size();
 }

@@ -126,6 +126,12 @@ TEST(Pretrained, AStreamHoldsHalfCharactersBackAfterABrokenByte) {
   EXPECT_EQ(stream.finish(), "");
 }
 
+TEST(Pretrained, OnlyABeginThatCanGoOnIsHeldBack) {
+  EXPECT_EQ(whole_size("a\xF0\x9F\x98"), 1U);
+  EXPECT_EQ(whole_size("\xC3T@"), 3U);  // no character any more, whatever follows
+  EXPECT_EQ(whole_size("a\xE2\x82\xAC"), 4U);
+}
+
 TEST(Pretrained, ThreadsShareOneTokenizer) {
   const auto tokenizer = load_pretrained_tokenizer(kFolder + "llama3.json");
   const std::string text = "Tokenizer don't 12345 世界 foo_bar <s> ...";

@@ -281,7 +281,7 @@ void TextAnswer::write_piece(int64_t choice, const std::string& piece, const Wri
 void TextAnswer::finish(int64_t choice, TextOutcome&& outcome) {
   AnswerChoice& done = choices_[choice];
   auto& [echo, pending, begun] = progress_[choice];
-  if (!outcome.error.empty()) error_ = outcome.error, bad_request_ = outcome.bad_request;
+  if (!outcome.error.empty()) error_ = outcome.error, bad_request_ = outcome.kind == ErrorKind::kUser;
   done.text = echo + outcome.text.text;
   done.offset = characters_begun(echo);
   done.end = outcome.text.end;

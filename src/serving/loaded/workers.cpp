@@ -253,9 +253,9 @@ void TextWorker::work(const std::stop_token& stop) {
       model_->check_weights();
       collect();
     } catch (const Error& error) {  // current texts are lost; the model continues
-      fail_all(error.what(), error.kind() == ErrorKind::kUser);
+      fail_all(error.what(), error.kind());
     } catch (const std::exception& error) {
-      fail_all(error.what(), false);
+      fail_all(error.what(), ErrorKind::kInternal);
     }
   }
 }
@@ -324,8 +324,8 @@ void TextWorker::begin(std::unique_ptr<Sample> sample) {
     samples_[model_->engine().submit(std::move(request))] = std::move(sample);
   } catch (const std::exception& error) {
     const auto* known = dynamic_cast<const Error*>(&error);
-    const bool bad_request = known && known->kind() == ErrorKind::kUser;
-    order->events.finished(sample->index, {.error = error.what(), .bad_request = bad_request});
+    const ErrorKind kind = known ? known->kind() : ErrorKind::kInternal;
+    order->events.finished(sample->index, {.error = error.what(), .kind = kind});
     forget(*sample);
   }
 }
@@ -376,11 +376,11 @@ void TextWorker::finish(Sample& sample, FinishedRequest finished) {
   events.finished(sample.index, {written_text(finished.result, sample.row, whole), std::move(sample.tokens)});
 }
 
-void TextWorker::fail_all(const std::string& why, bool is_user_error) {
+void TextWorker::fail_all(const std::string& why, ErrorKind kind) {
   for (const auto& [id, sample] : samples_) model_->engine().cancel(id);
   model_->engine().take_finished();
   for (const auto& [id, sample] : std::exchange(samples_, {})) {
-    sample->order->events.finished(sample->index, {.error = why, .bad_request = is_user_error});
+    sample->order->events.finished(sample->index, {.error = why, .kind = kind});
     forget(*sample);
   }
 }

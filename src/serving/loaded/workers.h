@@ -71,9 +71,9 @@ struct WrittenToken : TokenChance {
 
 struct TextOutcome {
   WrittenText text;
-  std::vector<WrittenToken> tokens;  // if probabilities were requested
-  std::string error;                 // of the model or of the request; "" if none
-  bool bad_request = false;          // the error is the request's, or a damaged model's
+  std::vector<WrittenToken> tokens;       // if probabilities were requested
+  std::string error;                      // of the model or of the request; "" if none
+  ErrorKind kind = ErrorKind::kInternal;  // of the error
 };
 
 // Called in the model's thread, without locks. `sample` numbers the texts of a request. Neither may throw.
@@ -150,7 +150,7 @@ class TextWorker {
   void hear(Sample& sample, const GeneratedToken& heard);
   void collect();
   void finish(Sample& sample, FinishedRequest finished);
-  void fail_all(const std::string& why, bool is_user_error);
+  void fail_all(const std::string& why, ErrorKind kind);
 
   const std::unique_ptr<TextModel> model_;
   const TextWorkerLimits limits_;

@@ -1,5 +1,6 @@
 #include "tasks/generation/text_writer.h"
 #include "base/log.h"
+#include "data/text/unicode/utf8.h"
 
 namespace linnet {
 void log_reuse(const EngineCounts& counts) {
@@ -84,7 +85,7 @@ std::string WrittenRow::finish(const Continuation& result) {
 }
 
 std::string WrittenRow::take(const std::string& piece, bool last) {
-  pending_ += piece;
+  pending_ += replace_invalid_utf8(piece);
   size_t first = pending_.npos;
   for (const std::string& stop : stops_) first = std::min(first, pending_.find(stop));
   stopped_ = first != pending_.npos;

@@ -1,6 +1,7 @@
 #include "training/run/config_choice.h"
 #include <tuple>
 #include "base/fail.h"
+#include "base/files.h"
 #include "data/examples/text/record_reader.h"
 #include "models/families/pretrained.h"
 #include "training/run/run_folder.h"
@@ -63,8 +64,8 @@ Config ConfigChoice::load(bool resume) const {
   if (!device.empty()) loaded.train.device = device;
   validate(loaded);
   for (const std::string& setting : settings) check_setting_belongs(loaded, setting);
-  // Not checked: presets, whose keys the user did not choose, and resumed runs, which may predate the check.
-  if (!resume && !is_preset(config)) check_keys_belong(loaded);
+  // Not checked: presets and runs, whose keys the user did not choose.
+  if (!resume && !is_preset(config) && !is_folder(config)) check_keys_belong(loaded);
   return loaded;
 }
 

@@ -20,7 +20,8 @@ void write_label(const ImageDataset& dataset, int64_t index, int64_t row, OwnedB
   owned.data<float>(2)[row] = index < 0 ? 0.0f : 1.0f;
 }
 
-// Gathers images `indices` into images [rows, height, width, channels]; rows past the last are zeros.
+// Gathers images `indices` into images [rows, height, width, channels]; rows past the last repeat
+// them, so that batch norms see pictures there, too.
 void gather_images(const ImageDataset& dataset, std::span<const int32_t> indices, int64_t rows, uint8_t* images) {
   const int64_t bytes = dataset.image_bytes();
   const auto filled = std::ssize(indices);
@@ -34,7 +35,8 @@ void gather_images(const ImageDataset& dataset, std::span<const int32_t> indices
     const auto index = indices[row];
     std::memcpy(images + row * bytes, dataset.image(index).data(), static_cast<size_t>(bytes));
   }
-  std::memset(images + filled * bytes, 0, static_cast<size_t>((rows - filled) * bytes));
+  for (int64_t row = filled; row < rows; ++row)
+    std::memcpy(images + row * bytes, images + (row - filled) * bytes, static_cast<size_t>(bytes));
 }
 }  // namespace
 
@@ -109,16 +111,14 @@ int64_t ImageBatches::rows_per_task() const {
 int64_t ImageBatches::plan_batch(Made& batch) {
   const auto images = take(batch.batch);
   batch.images.assign(images.begin(), images.end());
-  batch.epoch = ordered_epoch_;
-  const auto rows = std::ssize(images);
-  const int64_t bytes = dataset_.image_bytes(), unused = batch_size_ - rows;
-  std::fill_n(batch.data<uint8_t>(0) + rows * bytes, unused * bytes, uint8_t{0});
-  for (int64_t row = rows; row < batch_size_; ++row) write_label(dataset_, -1, row, batch);
+  batch.epoch = ordered_epoch_, batch.count = std::ssize(images);
+  while (std::ssize(batch.images) < batch_size_)  // as gather_images()
+    batch.images.push_back(batch.images[std::ssize(batch.images) - batch.count]);
   if (options_.augmentation.mixes() && !dataset_.has_numbers()) {
-    std::fill_n(batch.data(2) + rows, unused, -1);
-    std::fill_n(batch.data<float>(3) + rows, unused, 1.0f);
+    std::fill_n(batch.data(2) + batch.count, batch_size_ - batch.count, -1);
+    std::fill_n(batch.data<float>(3) + batch.count, batch_size_ - batch.count, 1.0f);
   }
-  return (rows + rows_per_task() - 1) / rows_per_task();
+  return (batch_size_ + rows_per_task() - 1) / rows_per_task();
 }
 
 // Decodes and changes the image, without blending.
@@ -139,11 +139,13 @@ void ImageBatches::make_rows(Made& batch, int64_t task, std::vector<uint8_t>& sc
     const int64_t image = batch.images[row];
     const std::span<uint8_t> out(batch.data<uint8_t>(0) + static_cast<size_t>(row) * bytes, bytes);
     make_image(batch.epoch, image, out, first);
-    write_label(dataset_, image, row, batch);
+    const bool counts = row < batch.count;
+    write_label(dataset_, counts ? image : -1, row, batch);
     if (!options_.augmentation.mixes()) continue;
     const Mix mix = draw_mix(options_.augmentation, seed_, batch.epoch, image, dataset_);
     make_image(batch.epoch, mix.other, second, first);
     mix_images(mix, dataset_.width, dataset_.channels, second, out);
+    if (!counts) continue;
     const auto share = static_cast<float>(mix.label_share(dataset_.height, dataset_.width));
     if (dataset_.has_numbers()) {
       float* own = batch.data<float>(1) + row * dataset_.classes();

@@ -119,8 +119,8 @@ class ImageBatches : public BatchSource {
  private:
   struct Made : OwnedBatch {
     using OwnedBatch::OwnedBatch;
-    std::vector<int32_t> images;  // of its rows
-    int64_t epoch = 0;
+    std::vector<int32_t> images;  // of its rows, of which the first `count` have labels
+    int64_t epoch = 0, count = 0;
   };
 
   std::span<const int32_t> take(BatchPosition& position);  // the images of the next batch

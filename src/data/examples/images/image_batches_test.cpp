@@ -44,7 +44,7 @@ TEST(ImageBatches, AnEpochHasEveryImageOnceAndPadsTheLastBatch) {
       for (size_t row = 0; row < 8; ++row) {
         if (row >= (index == 2 ? 7u : 8u)) {
           EXPECT_EQ(filled.labels[row], -1);
-          EXPECT_EQ(filled.images[2 * row], 0);
+          EXPECT_EQ(filled.images[2 * row], filled.images[2 * (row - 7)]);  // a picture, for batch norms
           continue;
         }
         EXPECT_EQ(filled.images[2 * row], filled.images[2 * row + 1]);
@@ -57,6 +57,20 @@ TEST(ImageBatches, AnEpochHasEveryImageOnceAndPadsTheLastBatch) {
   }
   EXPECT_NE(epochs[0], epochs[1]);
   EXPECT_FALSE(std::ranges::is_sorted(epochs[0]));
+}
+
+TEST(ImageBatches, ABatchOfMoreRowsThanImagesRepeatsThemWithoutLabels) {
+  const ImageDataset dataset = numbered(3);
+  for (const bool changes : {false, true}) {  // taken as they are, or made by threads
+    ImageBatchOptions options;
+    options.augmentation.mirror = changes;
+    ImageBatches batches(dataset, 9, 1, options);
+    const Filled filled = take(batches);
+    for (size_t row = 0; row < 9; ++row) {
+      EXPECT_EQ(filled.images[2 * row], filled.images[2 * (row % 3)]) << row;
+      EXPECT_EQ(filled.labels[row], row < 3 ? filled.images[2 * row] % 5 == 0 : -1) << row;
+    }
+  }
 }
 
 TEST(ImageBatches, AnyPlaceCanBeResumedExactly) {
