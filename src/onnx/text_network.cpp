@@ -89,7 +89,7 @@ void check_sizes(const OnnxValueInfo& input, const std::vector<int64_t>& images)
     if (input.dims[i + 1].size >= 0 && input.dims[i + 1].size != images[i])
       fail_user("the network takes images of ", sizes_text({input.dims.begin() + 1, input.dims.end()}),
           ", and the data's are ", sizes_text({{images[0]}, {images[1]}, {images[2]}}),
-          " (data.image_size scales them)");
+          " (data.image_size scales them; pictures in color have 3 channels, grey ones 1)");
 }
 }  // namespace
 

@@ -132,7 +132,9 @@ VitConfig vit_config_of(const Config& config, const ImageFormat& format) {
     const ImageShape& own = vit.images;
     if (own.height != images.height || own.width != images.width || own.channels != images.channels)
       fail_user("the ViT takes images of ", size_text(own.height, own.width, own.channels), ", and the data's are ",
-          size_text(images.height, images.width, images.channels), " (--set image_size=", own.height, " scales them)");
+          size_text(images.height, images.width, images.channels),
+          own.channels != images.channels ? "; pictures in color have 3 channels, grey ones 1"
+                                          : " (--set image_size=" + std::to_string(own.height) + " scales them)");
   }
   vit.images = images;
   vit.mean = format.mean, vit.deviation = format.deviation;

@@ -193,8 +193,8 @@ ImageSplits load_folders(const std::string& directory, const ImageLoading& loadi
   const auto& names = splits.train.class_names;
   ImageLoading rest = loading;  // the parts share the memory
   rest.memory -= splits.train.pixels.size();
-  for (const auto& [name, part] :
-      {std::pair{"valid", &splits.validation}, {"val", &splits.validation}, {"test", &splits.test}})
+  for (const auto& [name, part] : {std::pair{"valid", &splits.validation}, {"val", &splits.validation},
+           {"validation", &splits.validation}, {"test", &splits.test}})
     if (part->count == 0 && file_exists(directory + "/" + name)) {
       *part = read_image_folder(directory + "/" + name, names, rest);
       rest.memory -= part->pixels.size();
