@@ -313,6 +313,17 @@ TEST_F(ImageFolderTest, FoldersOfClassesAloneAreDividedBySeed) {
   EXPECT_NE(first_pixels(load_image_splits(folder_, {}, {.seed = 8}).train), first_pixels(splits.train));
 }
 
+TEST_F(ImageFolderTest, AValidationFolderHasOneOfThreeNames) {
+  for (const char* name : {"valid", "val", "validation"}) {
+    grey("train/a/1.png", 1), grey("train/b/1.png", 2), grey("train/b/2.png", 3);
+    grey(std::string(name) + "/b/1.png", 9);
+    const ImageSplits splits = load_image_splits(folder_);
+    EXPECT_EQ(splits.train.count, 3) << name;
+    EXPECT_EQ(splits.validation.count, 1) << name;
+    std::filesystem::remove_all(path(name));
+  }
+}
+
 TEST_F(ImageFolderTest, SplitsOfFoldersShareClassesAndChannels) {
   grey("train/cat/1.png", 1);
   grey("train/dog/1.png", 2);
