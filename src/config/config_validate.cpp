@@ -272,7 +272,8 @@ void check_training(const Config& config) {
   require(std::log2(train.loss_scale) == std::floor(std::log2(train.loss_scale)),
       "loss_scale = " + value_text(FieldValue(train.loss_scale)) + " is not a power of two");
   if (!train.memory.empty()) check_byte_size("memory", train.memory);
-  require(train.final_learning_rate <= peak_learning_rate(config), "final_learning_rate is above learning_rate");
+  require(train.schedule == "constant" || train.final_learning_rate <= peak_learning_rate(config),
+      "final_learning_rate is above learning_rate");
 }
 }  // namespace
 

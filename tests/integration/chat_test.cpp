@@ -141,6 +141,10 @@ TEST_F(Chat, MessagesMayHavePartsCallsToolsAndWeights) {
   };
   EXPECT_EQ(tokens_of(first + answer + more), 6);
   EXPECT_EQ(tokens_of(first + R"({"role": "assistant", "content": "w41", "weight": 0})" + more), 4);
+  // So have the turns of a prompt beside a completion.
+  EXPECT_EQ(tokens_of(R"({"prompt": [{"role": "user", "content": "w30"}, )" + answer +
+                      R"(, {"role": "user", "content": "w31"}], "completion": "w43 w44 w45"})"),
+      4);
 }
 
 // Each answer is learned as the model sees what it answers, though the template forgets earlier answers then.

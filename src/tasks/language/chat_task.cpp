@@ -37,6 +37,8 @@ Json messages_of(const Json& record, const std::string& where) {
     }
   } else if (record.contains("prompt") && record.contains("completion")) {
     append(messages, record["prompt"], "user", where);
+    for (Json& turn : messages)  // the completion alone is learned
+      if (const Json* role = turn.find("role"); role && *role == "assistant") turn["weight"] = 0;
     append(messages, record["completion"], "assistant", where);
   } else {
     fail_user(where, ": there is no \"messages\", nor \"prompt\" with \"completion\", nor \"conversations\"");
