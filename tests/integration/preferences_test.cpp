@@ -99,6 +99,16 @@ TEST_F(Preferences, LossesAndRewardsOfConversationsAreThoseOfTrl) {
   EXPECT_EQ(evaluation, 19u);
 }
 
+// As the start page advises for all weights; the preset's last rate is above it.
+TEST_F(Preferences, ARateBelowThePresetsLastOneIsTaken) {
+  const Outcome outcome = train("low", "texts.jsonl", {"max_steps=2", "schedule=cosine"}, {"--lr", "5e-7"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  const Outcome plan = run({"plan", folder_ / "low", "--set", "final_learning_rate=1e-7"});
+  EXPECT_EQ(plan.exit_code, 0) << plan.error;  // at most the rate that the run has
+  const Outcome above = train("high", "texts.jsonl", {"schedule=cosine", "final_learning_rate=1"});
+  EXPECT_NE(above.error.find("final_learning_rate is above learning_rate"), std::string::npos) << above.error;
+}
+
 // The model is compared with what it begins as: the first loss is that of a difference of 0, and it stays one of
 // weights that training does not change.
 TEST_F(Preferences, EveryLossLearnsThemAndBeginsAtItsReference) {
