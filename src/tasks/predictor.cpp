@@ -256,8 +256,8 @@ std::unique_ptr<Predictor> open_predictor(
   const std::optional<Config> run = run_config(folder);
   if (!run)
     fail_user("'", folder, "' is a ", ConfigFile(folder + "/config.json").text("model_type"),
-        " model, of which Linnet knows no classifier; `linnet train classify --set model.from=", folder,
-        "` makes one of a model of texts, and of pictures it knows ViTs");
+        " model, and Linnet knows no classifier in it; `linnet train classify --set model.from=", folder,
+        "` makes one from a text model; of image models Linnet knows ViT");
   if (const auto predict = task_actions(*run).predict) return predict(folder, options, rows);
   fail_user("run '", folder, "' is no classifier: its task is \"", run->data.task,
       "\"; `linnet score` gives probabilities of texts");

@@ -105,7 +105,8 @@ TEST_F(Preferences, ARateBelowThePresetsLastOneIsTaken) {
   ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
   const Outcome plan = run({"plan", folder_ / "low", "--set", "final_learning_rate=1e-7"});
   EXPECT_EQ(plan.exit_code, 0) << plan.error;  // at most the rate that the run has
-  const Outcome above = train("high", "texts.jsonl", {"schedule=cosine", "final_learning_rate=1"});
+  const Outcome above =
+      train("high", "texts.jsonl", {"schedule=cosine", "final_learning_rate=1"}, {"--lr", "5e-7"});  // as asked for
   EXPECT_NE(above.error.find("final_learning_rate is above learning_rate"), std::string::npos) << above.error;
 }
 

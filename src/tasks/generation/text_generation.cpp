@@ -198,7 +198,7 @@ class TextGeneration : public TextModel {
   void encode_chat(const TextRequest& request, std::vector<int32_t>& ids) const {
     if (!template_) fail_user(template_error_);
     if (!request.tools.empty() && !template_->knows_tools())
-      fail_user("the model's chat template does not write \"tools\", so that it would not know them");
+      fail_user("the model's chat template ignores \"tools\": the model would not see them");
     opened_.coder->pretrained()->encode_with_special(template_->render(request.messages, true, request.tools), ids);
   }
 

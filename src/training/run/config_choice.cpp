@@ -54,12 +54,13 @@ Config ConfigChoice::load(bool resume) const {
            {"--lr", "learning_rate", &learning_rate}, {"--text-column", "text_column", &text_column},
            {"--pair-column", "pair_column", &pair_column}, {"--label-column", "label_column", &label_column}})
     if (*value) set_value(loaded, std::string(key) + "=" + **value, std::string(option) + " " + **value);
-  // A preset's last rate may be above the rate that is asked for.
-  const bool ends_above = loaded.train.final_learning_rate > loaded.train.learning_rate && is_preset(config);
-  if (learning_rate && ends_above) loaded.train.final_learning_rate = loaded.train.learning_rate / 10;
-  // A preset's max_epochs could end training before `steps`.
-  const auto limits_epochs = [](const std::string& setting) { return setting.find("max_epochs=") != setting.npos; };
-  if (steps && !epochs && std::ranges::none_of(settings, limits_epochs)) loaded.train.max_epochs = 0;
+  const auto sets = [&](const char* key) {
+    return std::ranges::any_of(settings, [&](const std::string& one) { return one.find(key) != one.npos; });
+  };
+  double& last_rate = loaded.train.final_learning_rate;  // a preset's may be above the rate that is asked for
+  if (learning_rate && !sets("final_learning_rate=") && last_rate > loaded.train.learning_rate)
+    last_rate = loaded.train.learning_rate / 10;
+  if (steps && !epochs && !sets("max_epochs=")) loaded.train.max_epochs = 0;  // a preset's could end it before
   if (!parallel.empty()) set_value(loaded, "parallel=" + parallel, "--parallel " + parallel);
   if (!memory.empty()) set_value(loaded, "memory=" + memory, "--memory " + memory);
   if (threads > 0) loaded.train.threads = threads;
