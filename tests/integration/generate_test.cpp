@@ -141,7 +141,6 @@ void use_metaspace_tokenizer(const std::string& folder) {
   std::ofstream(folder + "/tokenizer.json") << tokenizer.dump();
 }
 
-// The model sees the template's token before the prompt, and the text that follows begins with its space.
 // As `linnet generate | head -1` and other commands end.
 TEST_F(Generate, EndsWhenNobodyReadsOn) {
   std::string prompts;
@@ -160,6 +159,7 @@ TEST_F(Generate, EndsWhenNobodyReadsOn) {
   EXPECT_EQ(program.wait().signal, SIGPIPE);
 }
 
+// The model sees the template's token before the prompt, and the text that follows begins with its space.
 TEST_F(Generate, APromptHasItsTemplateAndATextItsFirstSpace) {
   const Arguments greedy{"--temperature", "0", "--max-tokens", "6", "--prompt"};
   const auto with = [&](Arguments arguments, const Arguments& more) {
