@@ -32,14 +32,15 @@ std::string full_name(const OnnxNode& node) {
   return node.domain.empty() || node.domain == "ai.onnx" ? node.op : node.domain + "." + node.op;
 }
 
-Initializer file_values(const OnnxTensor& tensor) {
-  return [&tensor](std::span<float> values, const Shape&, const std::function<double()>&) {
+Initializer file_values(const OnnxModel& model, const OnnxTensor& tensor) {
+  return [&model, &tensor](std::span<float> values, const Shape&, const std::function<double()>&) {
     read_floats(*element_dtype(tensor.element), tensor.data.data(), static_cast<int64_t>(values.size()), values.data());
+    model.drop_pages(tensor);
   };
 }
 
-Initializer filters_last(const OnnxTensor& tensor) {
-  return [&tensor, read = file_values(tensor)](
+Initializer filters_last(const OnnxModel& model, const OnnxTensor& tensor) {
+  return [&tensor, read = file_values(model, tensor)](
              std::span<float> values, const Shape& shape, const std::function<double()>& random) {
     std::vector<float> first(values.size());
     read(first, shape, random);
@@ -159,8 +160,8 @@ void OnnxNetwork::find_parameters() {
       continue;
     const std::span<const int64_t> dims(tensor.dims);
     if (is_filters(tensor))
-      own_.emplace_back(this, tensor.name, Shape{dims[0], dims[2], dims[3], dims[1]}, filters_last(tensor));
-    else own_.emplace_back(this, tensor.name, Shape(dims), file_values(tensor));
+      own_.emplace_back(this, tensor.name, Shape{dims[0], dims[2], dims[3], dims[1]}, filters_last(model_, tensor));
+    else own_.emplace_back(this, tensor.name, Shape(dims), file_values(model_, tensor));
     parameters_[tensor.name] = &own_.back();
   }
   for (const OnnxValueInfo& input : model_.graph.inputs)

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <vector>
+#include "base/files.h"
 #include "formats/tensor_file.h"
 
 namespace linnet {
@@ -146,7 +147,10 @@ struct OnnxModel {
   std::string producer = {}, producer_version = {};
   OnnxGraph graph = {};
   std::vector<OnnxFunction> functions = {};
-  std::vector<std::shared_ptr<const void>> files = {};  // mapped files that tensors point into
+  std::vector<std::shared_ptr<const MappedFile>> files = {};  // that tensors point into
+
+  // To be called after a tensor was read: see MappedFile::drop_pages().
+  void drop_pages(const OnnxTensor& read) const;
 };
 
 // Reads a model, and locates external data of initializers. Checks names, sizes, node order, and that external paths

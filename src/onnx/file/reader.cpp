@@ -389,6 +389,11 @@ const OnnxAttribute* OnnxNode::find(const std::string& attribute) const {
   return find_item(attributes, attribute, &OnnxAttribute::name);
 }
 
+void OnnxModel::drop_pages(const OnnxTensor& read) const {
+  if (read.data.size() >= 1 << 20)
+    for (const auto& file : files) file->drop_pages();
+}
+
 OnnxModel read_onnx(const std::string& path) {
   auto file = std::make_shared<const MappedFile>(path);
   const std::string folder = fs::path(path).parent_path().string();

@@ -149,11 +149,12 @@ std::vector<InitializerParts> initializer_parts(const OnnxGraph& graph, bool out
   return parts;
 }
 
-void write_data_file(AtomicFile& file, const std::vector<InitializerParts>& parts) {
+void write_data_file(AtomicFile& file, const OnnxModel& model, const std::vector<InitializerParts>& parts) {
   for (const InitializerParts& part : parts) {
     if (!part.outside || !part.tensor->external_file.empty()) continue;
     each_piece(*part.tensor, [&](const void* bytes, size_t size) { file.write(bytes, size); });
     file.write(std::string(round_up(part.tensor->bytes(), kAlignment) - part.tensor->bytes(), '\0'));
+    model.drop_pages(*part.tensor);
   }
   file.finish();
 }
@@ -189,7 +190,7 @@ void write_onnx(const OnnxModel& model, const std::string& path, uint64_t most_i
   std::unique_ptr<AtomicFile> data;
   if (outside) {
     data = std::make_unique<AtomicFile>(path + kDataEnding);
-    write_data_file(*data, initializers);
+    write_data_file(*data, model, initializers);
   }
   AtomicFile file(path);
   file.write(header.bytes());
@@ -197,6 +198,7 @@ void write_onnx(const OnnxModel& model, const std::string& path, uint64_t most_i
   for (const InitializerParts& part : initializers) {
     file.write(part.header.bytes());
     if (!part.outside) each_piece(*part.tensor, [&](const void* bytes, size_t size) { file.write(bytes, size); });
+    model.drop_pages(*part.tensor);
   }
   file.write(graph.after.bytes());
   file.finish();
