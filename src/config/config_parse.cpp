@@ -33,6 +33,11 @@
 
 namespace linnet {
 namespace {
+std::string near_preset(const std::string& name) {
+  const std::string near = nearest(name, mapped<std::string>(presets(), &Preset::name));
+  return near.empty() ? " (`linnet presets` lists the presets)" : " (did you mean the preset \"" + near + "\"?)";
+}
+
 class TomlReader {
  public:
   TomlReader(const std::string& name, Config& config) : name_(name), config_(config) {}
@@ -51,11 +56,25 @@ class TomlReader {
       }
   }
 
+  // Takes the line `preset = "classify"`, if any, out of the table: its values are the defaults of the others.
+  bool begin_with_preset(toml::table& table) {
+    const toml::node* node = table.get("preset");
+    if (!node) return false;
+    const std::string preset = node->value_or<std::string>("");
+    if (!find_preset(preset))
+      fail(node->source().begin.line, "there is no preset \"" + preset + "\"" + near_preset(preset));
+    config_ = load_config(preset);
+    table.erase("preset");
+    return true;
+  }
+
+  bool sets(const char* key) const { return lines_.contains(key); }
+
   // Sets the model and metric to those of another task, unless given.
   void follow_task() {
     const TaskRow& task = task_row(config_);
-    if (!lines_.contains("architecture")) config_.model.architecture = task.architectures.front();
-    if (!lines_.contains("metric")) config_.train.metric = task.metrics.empty() ? "loss" : task.metrics.front();
+    if (!sets("architecture")) config_.model.architecture = task.architectures.front();
+    if (!sets("metric")) config_.train.metric = task.metrics.empty() ? "loss" : task.metrics.front();
   }
 
  private:
@@ -197,9 +216,11 @@ std::vector<const ConfigKey*> keys_of_setting(const std::string& key_and_value) 
 Config parse_config(std::string_view toml, const std::string& name) {
   Config config;
   try {
+    toml::table table = toml::parse(toml);
     TomlReader reader(name, config);
-    reader.read(toml::parse(toml));
-    reader.follow_task();
+    const bool begun = reader.begin_with_preset(table);
+    reader.read(table);
+    if (!begun || reader.sets("task")) reader.follow_task();
   } catch (const toml::parse_error& error) {
     fail_user(name, ":", error.source().begin.line, ": ", error.description());
   }
@@ -209,12 +230,8 @@ Config parse_config(std::string_view toml, const std::string& name) {
 Config load_config(const std::string& path_or_preset) {
   if (const Preset* preset = find_preset(path_or_preset)) return parse_config(preset->toml, preset->name);
   // "dates" may be a preset; "./dates" and "dates.toml" are files.
-  if (path_or_preset.find_first_of("/.") == path_or_preset.npos && !file_exists(path_or_preset)) {
-    const std::vector<std::string> names = mapped<std::string>(presets(), &Preset::name);
-    const std::string near = nearest(path_or_preset, names);
-    fail_user("no preset and no file is called \"", path_or_preset, "\" (",
-        !near.empty() ? "did you mean the preset \"" + near + "\"?)" : "`linnet presets` lists the presets)");
-  }
+  if (path_or_preset.find_first_of("/.") == path_or_preset.npos && !file_exists(path_or_preset))
+    fail_user("no preset and no file is called \"", path_or_preset, "\"", near_preset(path_or_preset));
   return parse_config(read_input(path_or_preset), path_or_preset);
 }
 

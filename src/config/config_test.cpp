@@ -264,6 +264,18 @@ TEST(Config, PresetsLoadValidateAndSurviveTheirOwnText) {
   EXPECT_CONTAINS(user_error([] { load_config("src/config"); }), "Is a directory");
 }
 
+TEST(Config, AFileMayBeginWithAPreset) {
+  Config wanted = load_config("classify");
+  wanted.train.max_steps = 70, wanted.model.from = "folder";
+  EXPECT_EQ(parse_config("preset = \"classify\"\nmax_steps = 70\n[model]\nfrom = \"folder\"\n", "a.toml"), wanted);
+  const Config regress = parse_config("task = \"regression\"\npreset = \"classify\"\n", "a.toml");
+  EXPECT_EQ(regress.train.metric, parse_config("task = \"regression\"", "a.toml").train.metric);
+  EXPECT_EQ(regress.train.optimizer, wanted.train.optimizer);
+  EXPECT_EQ(user_error([] { parse_config("seed = 1\npreset = \"clasify\"", "a.toml"); }),
+      "a.toml:2: there is no preset \"clasify\" (did you mean the preset \"classify\"?)");
+  EXPECT_CONTAINS(user_error([] { parse_config("preset = 3", "a.toml"); }), "a.toml:1: there is no preset");
+}
+
 TEST(Config, TheExampleIsThePreset) {
   EXPECT_EQ(changed_keys(load_config("examples/multi30k.toml"), load_config("multi30k")), std::vector<std::string>{});
 }

@@ -181,9 +181,15 @@ void check_context(const Config& config) {
   check_layers(config.model);
 }
 
+void require_batch_size(const DataConfig& data) {
+  require(data.batch_size > 0, "task = \"" + data.task +
+                                   "\" needs a batch_size; the line preset = \"NAME\" begins a file with one and with "
+                                   "all else that suits the task (`linnet presets`)");
+}
+
 void check_language(const Config& config) {
   const DataConfig& data = config.data;
-  require(data.task != "preferences" || data.batch_size > 0, "task = \"preferences\" needs a batch_size");
+  if (data.task == "preferences") require_batch_size(data);
   require(data.train_source.empty() && data.train_tsv.empty(),
       "task = \"" + data.task + "\" reads one text, given as `text`, but a file of pairs is given");
   require(data.token_bytes != 3, named("token_bytes", data.token_bytes) + " is neither 2 nor 4");
@@ -193,7 +199,7 @@ void check_language(const Config& config) {
 
 void check_texts(const Config& config) {
   check_context(config);
-  require(config.data.batch_size > 0, "task = \"" + config.data.task + "\" needs a batch_size");
+  require_batch_size(config.data);
 }
 
 void check_byte_size(const std::string& key, const std::string& value) {
@@ -205,7 +211,7 @@ void check_images(const Config& config) {
   const DataConfig& data = config.data;
   const ModelConfig& model = config.model;
   const std::string task = "task = \"" + data.task + "\"";
-  require(data.batch_size > 0, task + " needs a batch_size");
+  require_batch_size(data);
   require(data.image_size != 1, "image_size = 1 is too small: at least 2 is needed, or 0 for images as they are");
   require(data.train_source.empty(), task + " reads no text, but a training file is given");
   require(
