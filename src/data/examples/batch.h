@@ -112,7 +112,7 @@ class BatchSource {
 
   // If batches are rows of arrays that can lie on the device as a whole: these arrays, by graph input.
   virtual std::vector<BatchArray> device_data() const { return {}; }
-  // The next batch as row numbers in device_data(), -1 past the last row.
+  // The next batch as row numbers in device_data(). Past the last one rows come again: ~i is row i without a label.
   virtual BatchPosition next_rows(std::span<int32_t> rows);
 };
 

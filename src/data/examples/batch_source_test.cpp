@@ -226,9 +226,12 @@ TEST(BatchSource, RowsOfDeviceDataAreTheBatch) {
     const BatchPosition position = rows_only->next_rows(rows);
     EXPECT_EQ(position.index, batch.index);
     EXPECT_EQ(position.last_of_epoch, batch.last_of_epoch);
-    for (size_t row = 0; row < 4; ++row)  // past the last image a device has zeros, and a batch its images again
-      for (size_t byte = 0; rows[row] >= 0 && byte < 2; ++byte)
-        EXPECT_EQ(batch.arrays[0].bytes[2 * row + byte], data[0].bytes[static_cast<size_t>(rows[row]) * 2 + byte]);
+    for (size_t row = 0; row < 4; ++row) {
+      const auto image = static_cast<size_t>(rows[row] < 0 ? ~rows[row] : rows[row]);
+      for (size_t byte = 0; byte < 2; ++byte)
+        EXPECT_EQ(batch.arrays[0].bytes[2 * row + byte], data[0].bytes[image * 2 + byte]);
+      EXPECT_EQ(rows[row] < 0, *reinterpret_cast<const int32_t*>(batch.arrays[1].bytes.data() + 4 * row) == -1);
+    }
   }
   EXPECT_THROW(kinds()[0].make(5)->next_rows(rows), Error);
 }

@@ -36,7 +36,7 @@ class ResidentSteps {
   void stage(const std::string& input, std::span<const std::byte> data);
 
   // Sets the next steps, at most steps_per_chunk: step i is number first_step + i, has learning rate rates[i] and takes
-  // the rows order[i * rows ... (i + 1) * rows). A negative row reads as zeros, and as -1 for integer data.
+  // the rows order[i * rows ... (i + 1) * rows). A row ~i is row i, but -1 for integer data.
   void begin_chunk(std::span<const int32_t> order, std::span<const float> rates, int64_t first_step);
   // Runs the next `steps`. On a device they are only queued.
   void run(int64_t steps);

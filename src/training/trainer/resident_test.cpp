@@ -45,14 +45,15 @@ class ResidentTraining : public ::testing::Test {
     options_.seed = (uint64_t{5} << 32) + 3;
   }
 
-  // Batch after batch through the epochs, each in an order of its own; -1 beyond the end of an epoch.
+  // Batch after batch through the epochs, each in an order of its own; rows without labels beyond the end of an epoch.
   static std::vector<int32_t> order(int64_t steps) {
     constexpr int64_t kBatches = (kCount + kBatch - 1) / kBatch;
     std::vector<int32_t> order;
     for (int64_t step = 0; step < steps; ++step)
       for (int64_t r = 0; r < kBatch; ++r) {
         const int64_t slot = step % kBatches * kBatch + r, epoch = step / kBatches;
-        order.push_back(slot < kCount ? static_cast<int32_t>((slot * 3 + epoch) % kCount) : -1);
+        const auto row = static_cast<int32_t>((slot * 3 + epoch) % kCount);
+        order.push_back(slot < kCount ? row : ~row);
       }
     return order;
   }
@@ -75,10 +76,9 @@ class ResidentTraining : public ::testing::Test {
       std::vector<uint8_t> images(kBatch * kSize * kSize);
       std::vector<int32_t> labels(kBatch, -1);
       for (int64_t r = 0; r < kBatch; ++r) {
-        const int32_t row = rows[static_cast<size_t>(step * kBatch + r)];
-        if (row < 0) continue;
+        const int32_t ordered = rows[static_cast<size_t>(step * kBatch + r)], row = ordered < 0 ? ~ordered : ordered;
         std::copy_n(images_.data() + row * kSize * kSize, kSize * kSize, images.data() + r * kSize * kSize);
-        labels[static_cast<size_t>(r)] = labels_[static_cast<size_t>(row)];
+        if (ordered >= 0) labels[static_cast<size_t>(r)] = labels_[static_cast<size_t>(row)];
       }
       learner.set("images", std::span<const uint8_t>(images));
       learner.set("labels", std::span<const int32_t>(labels));

@@ -161,7 +161,10 @@ BatchPosition ImageBatches::next_rows(std::span<int32_t> rows) {
   BatchPosition position;
   const auto indices = take(position);
   std::ranges::copy(indices, rows.begin());
-  std::ranges::fill(rows.subspan(indices.size()), -1);
+  for (size_t row = indices.size(); row < rows.size(); ++row) {
+    const int32_t before = rows[row - indices.size()];
+    rows[row] = before < 0 ? before : ~before;
+  }
   return position;
 }
 

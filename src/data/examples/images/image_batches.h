@@ -90,9 +90,9 @@ constexpr int kImageChanges = 14;
 // if the change has two.
 void change_image(ImageChange change, int strength, bool negative, const ImageFrame& frame, std::span<uint8_t> pixels);
 
-// The arrays of a batch: images [rows, height, width, channels], labels [rows]. Rows past the last image are zeros with
-// label -1. `mixed`: also other_labels [rows], and shares f32 [rows] of the first label. With `numbers` per image:
-// labels f32 [rows, numbers], which mixing blends, and weights f32 [rows], 0 past the last image.
+// The arrays of a batch: images [rows, height, width, channels], labels [rows]. Rows past the last image repeat
+// images, with label -1. `mixed`: also other_labels [rows], and shares f32 [rows] of the first label. With `numbers`
+// per image: labels f32 [rows, numbers], which mixing blends, and weights f32 [rows], 0 past the last image.
 std::vector<BatchInput> image_inputs(int64_t rows, int64_t image_bytes, bool mixed = false, int64_t numbers = 0);
 int64_t number_count(const ImageDataset& dataset);  // the numbers per image; 0: the dataset has classes
 

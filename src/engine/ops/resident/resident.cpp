@@ -48,9 +48,10 @@ int64_t read_cursor(const TensorView& cursor, int64_t steps) {  // must be below
 }
 
 void gather_row(const TensorView& data, int64_t wanted, std::byte* to, size_t bytes) {
-  if (wanted >= data.shape()[0]) fail_internal("a row beyond the data");
-  if (wanted < 0) std::memset(to, data.type.dtype == DType::kI32 ? 0xff : 0, bytes);
-  else std::memcpy(to, data.as<std::byte>() + static_cast<size_t>(wanted) * bytes, bytes);
+  const int64_t row = wanted < 0 ? ~wanted : wanted;
+  if (row >= data.shape()[0]) fail_internal("a row beyond the data");
+  if (wanted < 0 && data.type.dtype == DType::kI32) std::memset(to, 0xff, bytes);
+  else std::memcpy(to, data.as<std::byte>() + static_cast<size_t>(row) * bytes, bytes);
 }
 
 void run_resident_gather(const KernelArgs& args) {

@@ -11,8 +11,8 @@ struct GatherRowsAttrs {
 
 extern const OpDef kGatherRows, kPickRows, kWriteRow;
 
-// order i32 [M], each of the data [N, ...] of any type -> [rows, ...]: row r is data[order[cursor * rows + r]]. A
-// negative order gives zeros, or -1 for i32 data (a label that does not count). One node: a GPU starts one kernel.
+// order i32 [M], each of the data [N, ...] of any type -> [rows, ...]: row r is data[order[cursor * rows + r]]. An
+// order ~i is row i too, but -1 for i32 data (a label that does not count). One node: a GPU starts one kernel.
 std::vector<Tensor> gather_rows(At order, Tensor cursor, std::span<const Tensor> data, int64_t rows);
 
 // Each of the tables [S, n] -> [n]: its row `cursor`.

@@ -8,16 +8,16 @@ namespace linnet {
 namespace {
 constexpr int kThreads = 256, kMaxScalars = 8, kMaxTables = 8;
 
-template <class Word> LINNET_DEVICE Word filled(uint32_t bits) { return static_cast<Word>(bits); }
-template <> LINNET_DEVICE Word16 filled<Word16>(uint32_t bits) { return {{bits, bits, bits, bits}}; }
+template <class Word> LINNET_DEVICE Word ones() { return static_cast<Word>(~0u); }
+template <> LINNET_DEVICE Word16 ones<Word16>() { return {{~0u, ~0u, ~0u, ~0u}}; }
 
 // Of data, or of a table of steps: `count` rows of `width` words of `word` bytes.
 struct Table {
   const void* from;
   void* to;
   int64_t count, width;
-  int word;         // 16, 4 or 1
-  uint32_t absent;  // what is written where there is no row
+  int word;    // 16, 4 or 1
+  bool marks;  // writes ones for the row of a negative order
 };
 struct Tables {
   Table at[kMaxTables];
@@ -29,11 +29,12 @@ struct Order {
 
 template <class Word> LINNET_DEVICE void gather_word(int64_t i, const Table& table, const Order& order) {
   const int64_t row = i / table.width, step = *order.cursor;
-  const int64_t wanted = step >= 0 && step < order.steps ? order.rows[step * order.per_step + row] : -1;
+  const int64_t ordered = step >= 0 && step < order.steps ? order.rows[step * order.per_step + row] : -1;
+  const int64_t wanted = ordered < 0 ? ~ordered : ordered;
   const auto* from = static_cast<const Word*>(table.from);
-  static_cast<Word*>(table.to)[i] = wanted >= 0 && wanted < table.count
+  static_cast<Word*>(table.to)[i] = wanted < table.count && !(ordered < 0 && table.marks)
                                         ? from[wanted * table.width + (i - row * table.width)]
-                                        : filled<Word>(table.absent);
+                                        : ones<Word>();
 }
 
 // A thread for each word of the table blockIdx.y. Never reads outside data and order, whatever the cursor is.
@@ -77,7 +78,7 @@ Table table_of(const TensorView& from, const TensorView& to, int64_t rows) {
   const auto locations = reinterpret_cast<uintptr_t>(from.data) | reinterpret_cast<uintptr_t>(to.data);
   const auto fits = [&](int word) { return bytes % word == 0 && locations % static_cast<unsigned>(word) == 0; };
   const int word = fits(16) ? 16 : fits(4) ? 4 : 1;
-  return {from.data, to.data, from.shape()[0], bytes / word, word, from.type.dtype == DType::kI32 ? ~0u : 0u};
+  return {from.data, to.data, from.shape()[0], bytes / word, word, from.type.dtype == DType::kI32};
 }
 
 // Calls queue(tables, how many, most words of a row) for up to kMaxTables at once.
