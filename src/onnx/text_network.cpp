@@ -210,6 +210,12 @@ OnnxImageModel::OnnxImageModel(std::unique_ptr<OnnxNetwork> network, const Image
   adopt(*network_, "");
 }
 
+int64_t image_channels(const OnnxNetwork& network) {
+  const std::vector<OnnxValueInfo>& inputs = network.inputs();
+  if (inputs.size() != 1 || inputs[0].dims.size() != 4) return -1;
+  return inputs[0].dims[inputs[0].element == OnnxElement::kUint8 ? 3 : 1].size;
+}
+
 Tensor OnnxImageModel::operator()(At x) {
   const Tensor pixels = takes_bytes_ ? x.value : permute(scale_pixels(x, scaling), {0, 3, 1, 2});
   const Tensor logits = network_->run({{network_->inputs()[0].name, pixels}}).begin()->second;

@@ -58,4 +58,7 @@ class OnnxImageModel : public ImageModel {
   std::unique_ptr<OnnxNetwork> network_;
   bool takes_bytes_;
 };
+
+// What the input of such a network declares; -1: any number.
+int64_t image_channels(const OnnxNetwork& network);
 }  // namespace linnet

@@ -122,11 +122,11 @@ EvaluationAnswer evaluate_images(const EvaluationRequest& request, const Config&
   std::string split = request.split, table = request.data;
   if (table.empty() && split != "valid" && !config.data.test_tsv.empty())
     split = "test", table = data_path(config.data, config.data.test_tsv);
-  const ImageDataset images =
+  ImageDataset images =
       table.empty() ? load_image_split(config, split) : load_labelled_images(config, request.folder, table);
   if (request.data.empty()) tell_split(answer, split);
   answer.facts.emplace_back("images", images.count);
-  answer.result = evaluate_image_run(request.folder, config, images);
+  answer.result = evaluate_image_run(request.folder, config, std::move(images));
   answer.line = figures("images", answer.result);
   return answer;
 }

@@ -435,6 +435,35 @@ TEST_F(Images, AVisionTransformerIsTrainedExportedAndStartedFrom) {
 }
 
 // A residual network is calibrated, packed, trained for int8, and says the same classes throughout.
+// Pictures in color make a model of three channels; MNIST's files have one.
+TEST_F(Images, AModelForColorLearnsFromGreyImages) {
+  for (int i = 0; i < 40; ++i)
+    write_bmp(folder_, std::string("color/") + "ab"[i % 2] + "/" + std::to_string(i) + ".bmp", kSize, kSize,
+        [&](int row, int column) { return (row * 31 + column * 7 + i * 50) % 256; });
+  const auto learn = [&](const std::string& name, const std::string& data, const Arguments& more) {
+    Arguments arguments{"train", "vit-tiny", "--data", data, "--run", folder_ / name, "--set", "image_size=0", "--set",
+        "batch_size=16", "--set", "held_out=0.2", "--set", "held_out_images=0", "--steps", "4"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments);
+  };
+  const Outcome color = learn("color_run", folder_ / "color",
+      {"--set", "patch_size=3", "--set", "d_model=16", "--set", "num_heads=2", "--set", "num_encoder_layers=1", "--set",
+          "d_ff=32"});
+  ASSERT_EQ(color.exit_code, 0) << color.error;
+  ASSERT_EQ(run({"export", folder_ / "color_run", "--out", folder_ / "vit"}).exit_code, 0);
+  ASSERT_EQ(run({"export", folder_ / "color_run", "--onnx", folder_ / "onnx"}).exit_code, 0);
+  const Outcome vit = learn("grey_vit", folder_.path(), {"--set", "model.from=" + folder_ / "vit"});
+  EXPECT_EQ(vit.exit_code, 0) << vit.error;
+  const Outcome onnx = train_images("grey_onnx", {"--set", "model.from=" + folder_ / "onnx/model.onnx"});
+  EXPECT_EQ(onnx.exit_code, 0) << onnx.error;
+  for (const std::string name : {"grey_vit", "grey_onnx"}) {
+    const Outcome evaluated = run({"eval", folder_ / name, "--json"});
+    EXPECT_EQ(evaluated.exit_code, 0) << evaluated.error;
+    const Outcome further = run({"train", folder_ / name, "--resume", "--steps", "130", "--set", "max_epochs=0"});
+    EXPECT_EQ(further.exit_code, 0) << further.error;
+  }
+}
+
 TEST_F(Images, AResidualNetworkRunsInInt8) {
   write_pictures(folder_, 120);
   const std::string pictures = folder_ / "pictures", trained = folder_ / "run", fixed = folder_ / "static";

@@ -82,7 +82,7 @@ ImageDataset load_labelled_images(const Config& config, const std::string& folde
 // model.safetensors with images.json, or a ViT as a model folder. User error for another architecture.
 void export_image_run(const std::string& folder, const std::string& out);
 
-TaskEvaluation evaluate_image_run(const std::string& folder, const Config& config, const ImageDataset& images);
+TaskEvaluation evaluate_image_run(const std::string& folder, const Config& config, ImageDataset images);
 
 // Labels, metrics and answers shared with tasks on texts; the records' texts are image files.
 const TextTask& image_labels(const Config& config);

@@ -185,6 +185,7 @@ class ImageTask : public SessionTask {
   void take_model(const std::string& from) {
     if (!from.empty() && file_exists(from + "/images.json")) {  // a resumed run keeps its format
       const ImageFormat saved = ImageFormat::load(from);
+      if (saved.channels == 3) take_color();
       if (!saved.vit.empty() || saved.depth > 0) {
         format_.vit = saved.vit, format_.depth = saved.depth;
         format_.mean = saved.mean, format_.deviation = saved.deviation;
@@ -198,7 +199,9 @@ class ImageTask : public SessionTask {
     if (!starts_from_vit(config_)) {
       format_.network = config_.model.from;
       if (from.empty() && !format_.network.empty()) {
-        const int64_t classes = head_classes(load_onnx(format_.network)->model());
+        const std::unique_ptr<OnnxNetwork> network = load_onnx(format_.network);
+        if (image_channels(*network) == 3) take_color();
+        const int64_t classes = head_classes(network->model());
         if (classes > 0 && classes != train_.classes()) tell_of_head(train_.classes());
       }
       return;
@@ -206,7 +209,15 @@ class ImageTask : public SessionTask {
     vit_folder_ = config_.model.from;
     format_.vit = vit_folder_ + "/config.json";
     const VitConfig vit = vit_config(ConfigFile(format_.vit));
+    if (vit.images.channels == 3) take_color();
     format_.mean = vit.mean, format_.deviation = vit.deviation;
+  }
+
+  // For a model of color: grey images get three equal channels.
+  void take_color() {
+    make_color(train_), make_color(valid_);
+    format_.channels = 3;
+    format_.mean.resize(3, format_.mean.front()), format_.deviation.resize(3, format_.deviation.front());
   }
 
   void take_resnet(const TorchvisionNetwork& network) {
@@ -273,7 +284,6 @@ ImageDataset load_labelled_images(const Config& config, const std::string& folde
   }
   ImageDataset all = is_table ? load_image_table(images, config, format.class_names)
                               : read_image_folder(images, format.class_names, loading_of(config));
-  if (format.channels == 3) make_color(all);
   return all;
 }
 
@@ -291,8 +301,9 @@ void export_image_run(const std::string& folder, const std::string& out) {
   format.save(out);
 }
 
-TaskEvaluation evaluate_image_run(const std::string& folder, const Config& config, const ImageDataset& images) {
+TaskEvaluation evaluate_image_run(const std::string& folder, const Config& config, ImageDataset images) {
   const ImageFormat format = ImageFormat::load(folder);
+  if (format.channels == 3) make_color(images);
   format.check(images, "the images to evaluate");
   ImageSession session(config, format, false);
   take_image_weights(session, folder);
