@@ -202,6 +202,34 @@ TEST(Learner, ANaNChangesNoStatistics) {
   EXPECT_FALSE(same_bits(before, weights_of(learner)));
 }
 
+// A sign is a finite gradient of a distance that is not.
+TEST(Learner, ALossThatIsNotFiniteChangesNothing) {
+  for (const Optimizer& optimizer : std::vector<Optimizer>{Sgd{}, AdamW{}, Muon{}, Adafactor{}})
+    for (const int64_t micros : {1, 2}) {
+      struct Net : Module {
+        Linear line{this, "line", 2, 3};
+      } net;
+      const InputTypes types{{"x", {DType::kF32, {4, 2}}}, {"y", {DType::kF32, {4, 3}}}};
+      Learner learner(net,
+          [&](Tracer& trace) -> Loss {
+            return {.sum = sum(abs(net.line(trace.input("x")) - trace.input("y"))), .count = trace.number(4)};
+          },
+          {types}, {.optimizer = optimizer, .accumulate = micros});
+      const auto step = [&](float wanted) {
+        Arrays batch(types);
+        std::ranges::fill(batch.get<float>("x"), 1.0F);
+        std::ranges::fill(batch.get<float>("y"), wanted);
+        return learner.step(std::vector<Arrays>(static_cast<size_t>(micros), batch), 0.1);
+      };
+      EXPECT_TRUE(step(2).finite);
+      const std::vector<float> before = weights_of(learner);
+      for (const float wrong : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+        EXPECT_FALSE(step(wrong).finite);
+        EXPECT_TRUE(same_bits(before, weights_of(learner)));
+      }
+    }
+}
+
 // What PyTorch's batch norms count is no parameter.
 TEST(Learner, LoadsAFileWithCountsOfBatches) {
   struct Theirs : Module {

@@ -68,9 +68,11 @@ Traced trace_gradients(Trace& trace, const ParameterLayout& layout, const LossFu
   return traced;
 }
 
-// The divisor of the gradient's sum: tokens times loss scale.
-Tensor scaled_count(Graph& graph, const StepOptions& options, Tensor count) {
-  return options.scales_loss ? count * loss_scale(graph, options) : count;
+// The divisor of the gradient's sum: tokens times loss scale. It is NaN where the loss is not finite: its gradient may
+// be, and nothing may change.
+Tensor divisor_of(Graph& graph, const StepOptions& options, Tensor count, Tensor sum) {
+  const Tensor counted = count + sum * 0.0;
+  return options.scales_loss ? counted * loss_scale(graph, options) : counted;
 }
 
 Tensor unscaled_squares(Graph& graph, const StepOptions& options, Tensor squares) {
@@ -88,11 +90,11 @@ Tensor squares_of(const ParameterLayout& layout, size_t range, Tensor gradient) 
 
 // One update for each range; all are clipped by the norm of all gradients.
 void add_updates(Graph& graph, const ParameterLayout& layout, const StepOptions& options,
-    std::span<const Tensor> gradients, Tensor count) {
+    std::span<const Tensor> gradients, Tensor count, Tensor sum) {
   Tensor squares = squares_of(layout, 0, gradients[0]);
   for (size_t i = 1; i < gradients.size(); ++i) squares = squares + squares_of(layout, i, gradients[i]);
   const Tensor control = graph.input(state::kControl, {options.dtype, {2}});
-  const Tensor divisor = scaled_count(graph, options, count);
+  const Tensor divisor = divisor_of(graph, options, count, sum);
   const size_t ranges = layout.ranges().size();
   for (size_t i = 0; i < ranges; ++i)
     update_range(graph, layout, layout.ranges()[i], options.optimizer, {gradients[i], squares, divisor, control});
@@ -150,7 +152,7 @@ Graph finish_apply(Trace& trace, std::vector<Tensor> gradients, Tensor count, Te
 Graph single_graph(const ParameterLayout& layout, const LossFunction& loss, const StepOptions& options) {
   Trace trace({.dtype = options.dtype, .training = true, .layout = &layout});
   const Traced traced = trace_gradients(trace, layout, loss, options, {});
-  add_updates(trace.graph(), layout, options, traced.gradients, traced.loss.count);
+  add_updates(trace.graph(), layout, options, traced.gradients, traced.loss.count, traced.loss.sum);
   output_totals(trace.graph(), traced.loss.sum, traced.loss.count);
   trace.finish_buffers();
   return trace.finish();
@@ -210,7 +212,7 @@ Graph apply_graph(const ParameterLayout& layout, const StepOptions& options) {
   const std::vector<Tensor> gradients = gradient_states(graph, layout, options.dtype);
   const Tensor count = graph.input(state::kTokenCount, {options.dtype, {}}),
                sum = graph.input(state::kLossSum, {options.dtype, {}});
-  add_updates(graph, layout, options, gradients, count);
+  add_updates(graph, layout, options, gradients, count, sum);
   return finish_apply(trace, gradients, count, sum);
 }
 
@@ -232,7 +234,7 @@ Graph apply_slices_graph(const ParameterLayout& layout, std::span<const RangeSli
   const Tensor count = graph.input(state::kTokenCount, scalar), sum = graph.input(state::kLossSum, scalar),
                squares = graph.input(state::kSumOfSquares, scalar),
                control = graph.input(state::kControl, {options.dtype, {2}});
-  const Tensor divisor = scaled_count(graph, options, count);
+  const Tensor divisor = divisor_of(graph, options, count, sum);
   for (const RangeSlice& part : slices) {
     const TrainedRange own = part_of(layout.ranges()[part.range], part);
     const Tensor gradient = has_whole_gradient ? slice(gradients[part.range], 0, part.first, own.count)
