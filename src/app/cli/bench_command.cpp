@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstdio>
-#include <ranges>
 #include "app/bench/bench.h"
 #include "app/cli/commands.h"
 #include "app/cli/streams-inl.h"

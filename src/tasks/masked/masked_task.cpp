@@ -2,7 +2,6 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "data/metrics/text_scores.h"
-#include "engine/exec/backend.h"
 #include "models/families/encoder_family.h"
 #include "tasks/task_table.h"
 #include "tasks/text_files.h"

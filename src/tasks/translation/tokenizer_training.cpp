@@ -1,4 +1,3 @@
-
 #include "base/json.h"
 #include "data/text/pretrained_files.h"
 #include "data/text/sentencepiece/sentencepiece_pretrained.h"
