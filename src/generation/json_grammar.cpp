@@ -40,10 +40,6 @@ const std::string* pattern_of_format(const std::string& name) {
   return find_value(kPatterns, name);
 }
 
-template <class Items> bool has(const Items& items, std::string_view key) {
-  return std::ranges::find(items, key) != std::end(items);
-}
-
 [[noreturn]] void fail_at(const std::string& where, const std::string& what) {
   fail_user("the schema", where.empty() ? "" : " at " + where, ": ", what);
 }
@@ -124,8 +120,8 @@ class JsonGrammar {
     const bool lists_values = json.contains("enum") || json.contains("const");
     size_t choices = 0, others = 0;
     for (const auto& [key, value] : json.items()) {
-      if (has(kIgnored, key)) continue;
-      const bool is_type = key == "type", chooses = has(kChoices, key);
+      if (contains(kIgnored, key)) continue;
+      const bool is_type = key == "type", chooses = contains(kChoices, key);
       if (!is_type && !chooses && !find_item(kOfTypes, key, &OfType::keyword))
         fail_at(where, "the keyword \"" + key + "\" is not supported");
       if (chooses) ++choices;
@@ -142,9 +138,9 @@ class JsonGrammar {
       types = given->is_string() ? std::vector{given->text()} : given->get<std::vector<std::string>>();
     else
       for (const auto& [key, type] : kOfTypes)
-        if (json.contains(key) && !has(types, type)) types.emplace_back(type);
+        if (json.contains(key) && !contains(types, type)) types.emplace_back(type);
     for (const std::string& type : types)
-      if (!has(kTypes, type)) fail_at(where, "there is no type \"" + type + "\"");
+      if (!contains(kTypes, type)) fail_at(where, "there is no type \"" + type + "\"");
     return types;
   }
 
@@ -279,7 +275,7 @@ class JsonGrammar {
     for (size_t i = properties.size(); i-- > 0;) {
       const auto& [name, value] = properties.items()[i];
       const Node rule = member(g_.text(Json(name).dump(), 0), schema(value, where + "/properties/" + name));
-      const bool optional = std::ranges::find(required, name) == required.end();
+      const bool optional = !contains(required, name);
       const Node rest = g_.call(space_, after);
       const Node begun = g_.call(rule, rest), added = g_.text(",", g_.call(space_, begun));
       first = optional ? g_.either(begun, first) : begun;

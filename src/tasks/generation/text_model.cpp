@@ -21,7 +21,7 @@ TextJob TextModel::prepare(const TextRequest& request, bool warn) const {
   job.stops = request.options.stop, job.log_probabilities = request.options.log_probabilities;
   const int64_t adapter = find_adapter(adapters_, request.options.adapter, request.where);
   if (are_chosen(adapters_)) job.adapter = adapter;
-  if (std::ranges::count(job.stops, "") > 0) fail_user(request.where, ": a stop text is empty");
+  if (contains(job.stops, "")) fail_user(request.where, ": a stop text is empty");
   if (!job.stops.empty() && job.choice.beams > 1)
     fail_user(request.where, ": a search knows its text only at the end: give either --beam or --stop");
   return job;

@@ -163,7 +163,7 @@ GenerationChoice choose_generation(const TextGenerationOptions& options, const G
   if (!options.ignore_end) {
     choice.ends = basis.ends;
     for (const int64_t end : author.ends)
-      if (std::ranges::find(choice.ends, end) == choice.ends.end()) choice.ends.push_back(static_cast<int32_t>(end));
+      if (!contains(choice.ends, end)) choice.ends.push_back(static_cast<int32_t>(end));
   }
   if (!basis.warn) return choice;
   for (const std::string& key : author.unsupported) warn_of("\"" + key + "\"", basis.folder);
@@ -210,7 +210,7 @@ void read_text_options(const JsonObject& json, TextGenerationOptions& options) {
   options.ignore_end = json.flag("ignore_end", options.ignore_end);
   if (!json.has("stop")) return;
   options.stop = json.texts("stop");
-  if (std::ranges::count(options.stop, "") > 0) json.fail("stop", "holds an empty text");
+  if (contains(options.stop, "")) json.fail("stop", "holds an empty text");
 }
 
 void read_messages(const JsonObject& json, TextRequest& request) {

@@ -37,7 +37,7 @@ void check_image_classes(const ImageDataset& train, const std::string& directory
   if (train.has_numbers()) return;
   if (train.classes() < 2) fail_user("'", directory, "' has one class only: there is nothing to tell apart");
   for (int64_t i = 0; i < train.classes(); ++i)
-    if (std::ranges::count(train.labels, static_cast<int32_t>(i)) == 0)
+    if (!contains(train.labels, static_cast<int32_t>(i)))
       fail_user(
           "'", directory, "': class '", train.class_names[i], "' has no image to train on after a part was set aside");
 }

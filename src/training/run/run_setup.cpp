@@ -47,9 +47,7 @@ DataFingerprint::Entry of_folder(const std::string& key, const std::string& path
   return {key, bytes, fmt::format("{:016x}", hash)};
 }
 
-bool is_path_of_data(const std::string& key) {
-  return key == "data_dir" || std::ranges::count(data_file_keys(), key) > 0;
-}
+bool is_path_of_data(const std::string& key) { return key == "data_dir" || contains(data_file_keys(), key); }
 
 // Error(kUser) names keys that --resume may not change. Unchanged data may have moved; changed data give a warning.
 void check_resumable(const Config& saved, const Config& wanted, const std::string& folder) {

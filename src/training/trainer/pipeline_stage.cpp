@@ -78,9 +78,7 @@ Graph PipelineStage::take_ends(const Graph& graph, const std::string& prefix, in
   for (const GraphOutput& output : graph.outputs()) take(ends.shared, stage_shared_input(output.name), false);
   for (const GraphInput& input : graph.inputs())
     if (uses_slots && stages_.batch.contains(input.name)) take(ends.batch, input.name, true);
-  const auto has_output = [&](const std::string& name) {
-    return std::ranges::find(graph.outputs(), name, &GraphOutput::name) != graph.outputs().end();
-  };
+  const auto has_output = [&](const std::string& name) { return contains(graph.outputs(), name, &GraphOutput::name); };
   for (size_t i = 0; has_output(stage_output_name(i)); ++i) ends.out.push_back(stage_output_name(i));
   for (size_t i = 0; has_output(stage_gradient_output(i)); ++i) ends.gradient_out.push_back(stage_gradient_output(i));
 
