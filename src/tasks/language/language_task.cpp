@@ -76,14 +76,12 @@ class LanguageTask : public SessionTask {
     return std::to_string(chunks.rows) + " x " + std::to_string(chunks.length) + " tokens";
   }
 
-  const char* shorter_key() const override { return "context"; }
-
  protected:
   void begin() override {
     chunks_.emplace(train_->tokens, session().chunks, static_cast<uint64_t>(config_.train.seed), packed_);
   }
 
-  const PretrainedModel* pretrained() const override { return language_.pretrained ? &*language_.pretrained : nullptr; }
+  const PretrainedModel* pretrained() const override { return language_.pretrained.get(); }
 
  private:
   LanguageSession& session() { return static_cast<LanguageSession&>(*session_); }

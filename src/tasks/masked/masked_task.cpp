@@ -177,8 +177,6 @@ class MaskedTask : public SessionTask {
            std::to_string(masking.lengths.size()) + (masking.lengths.size() == 1 ? " shape" : " shapes");
   }
 
-  const char* shorter_key() const override { return "context"; }
-
  protected:
   void begin() override {
     chunks_.emplace(data_->train.tokens, data_->train.documents, masking_, static_cast<uint64_t>(config_.train.seed));

@@ -245,8 +245,6 @@ class TextTraining : public SessionTask {
            (task_.labels == LabelForm::Kind::kNumbers || pairs_ ? " outputs" : " classes");
   }
 
-  const char* shorter_key() const override { return "context"; }
-
  protected:
   void begin() override {
     batches_.emplace(train_, session().rows, session().lengths, static_cast<uint64_t>(config_.train.seed));
