@@ -239,9 +239,7 @@ constexpr int64_t kSourceStep = 16;  // padded lengths are multiples
 constexpr int64_t kAnyLength = 512;  // default tokens of a side in a resident model
 
 // Depends on this source alone, as the padded length affects the bits of its text.
-int64_t padded_source_length(int64_t tokens, int64_t most) {
-  return std::min((tokens + kSourceStep - 1) / kSourceStep * kSourceStep, most);
-}
+int64_t padded_source_length(int64_t tokens, int64_t most) { return std::min(round_up(tokens, kSourceStep), most); }
 
 std::vector<int32_t> encode_source(
     const OpenedTranslationModel& opened, const SentenceFrame& frame, const TextRequest& request) {

@@ -344,7 +344,7 @@ float PipelineStage::sum_of_squares(ThreadPool& pool) {
   double sum = 0;
   for (const TrainedRange& range : layout_.ranges()) {
     if (is_copy(layout_, range)) continue;
-    squares_.resize((range.count + kSumBlock - 1) / kSumBlock);
+    squares_.resize(ceil_div(range.count, kSumBlock));
     block_squares(range.count, store_.as<float>(state::kGradient) + range.offset, squares_.data(), pool);
     const double of_range = sum_of<double>(squares_);
     Communicator* const tensor = store_.groups().tensor;
