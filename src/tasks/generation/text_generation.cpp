@@ -15,6 +15,7 @@
 #include "tasks/translation/translation_model.h"
 #include "training/run/memory_report.h"
 #include "training/run/pretrained_run.h"
+#include "training/run/run_folder.h"
 
 namespace linnet {
 namespace {
@@ -384,11 +385,10 @@ class SourceGeneration : public TextModel {
 };
 }  // namespace
 
-std::unique_ptr<TextModel> open_decoder_model(const std::string& folder, const TextGenerationOptions& options) {
+std::unique_ptr<TextModel> open_text_model(const std::string& folder, const TextGenerationOptions& options) {
+  const RunFolder run(folder);
+  if (is_translation_folder(folder) || (run.has_config() && task_kind(run.load_config()) == TaskKind::kTranslation))
+    return std::make_unique<SourceGeneration>(folder, options);
   return std::make_unique<TextGeneration>(folder, options);
-}
-
-std::unique_ptr<TextModel> open_source_model(const std::string& folder, const TextGenerationOptions& options) {
-  return std::make_unique<SourceGeneration>(folder, options);
 }
 }  // namespace linnet

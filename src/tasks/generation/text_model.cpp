@@ -1,14 +1,11 @@
 #include "tasks/generation/text_model.h"
 #include "base/fail.h"
 #include "base/files.h"
-#include "config/config.h"
 #include "engine/exec/backend.h"
 #include "engine/plan/plan.h"
 #include "engine/plan/store.h"
 #include "models/families/static_scales.h"
-#include "tasks/translation/translation_model.h"
 #include "training/run/memory_report.h"
-#include "training/run/run_folder.h"
 
 namespace linnet {
 TextModel::TextModel(const std::string& folder, const TextGenerationOptions& options)
@@ -78,12 +75,5 @@ GenerateRequest TextModel::engine_request(const TextJob& job, uint64_t sample) c
       .texts = job.texts};
   settings.log_probabilities = job.log_probabilities;
   return {.prompt = job.prompt, .settings = std::move(settings), .beams = job.choice.beams, .adapter = job.adapter};
-}
-
-std::unique_ptr<TextModel> open_text_model(const std::string& folder, const TextGenerationOptions& options) {
-  const RunFolder run(folder);
-  if (is_translation_folder(folder) || (run.has_config() && task_kind(run.load_config()) == TaskKind::kTranslation))
-    return open_source_model(folder, options);
-  return open_decoder_model(folder, options);
 }
 }  // namespace linnet
