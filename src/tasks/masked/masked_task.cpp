@@ -47,7 +47,10 @@ MaskedModel open_masked_model(const std::string& folder) {
   return model;
 }
 
-PretrainedModel describe_masked_model(const Config& config, int64_t vocab_size, int64_t pad_token) {
+// That of model.from, or a new one.
+PretrainedModel first_masked_model(const Config& config, int64_t vocab_size, int64_t pad_token) {
+  if (!config.model.from.empty())
+    return open_pretrained(config.model.from, {.head = ModelHead::kTokens, .lora = lora_options(config)});
   return new_pretrained(describe_encoder(config, vocab_size, pad_token, ModelHead::kTokens));
 }
 
@@ -135,9 +138,7 @@ class MaskedTask : public SessionTask {
   }
 
   std::string assume(const DataAtHand& data) override {
-    model_.pretrained = config_.model.from.empty() ? describe_masked_model(config_, config_.data.vocab_size, 0)
-                                                   : open_pretrained(config_.model.from,
-                                                         {.head = ModelHead::kTokens, .lora = lora_options(config_)});
+    model_.pretrained = first_masked_model(config_, config_.data.vocab_size, 0);
     const EncoderConfig& encoder = model_.model().encoder.config;
     const TokenRoles roles{.pad = 0, .classify = 1, .separate = 2, .mask = 3};
     masking_ = masking_options(config_, encoder, roles, encoder.vocab_size, true);
@@ -214,10 +215,7 @@ MaskedModel make_masked_model(const Config& config, const std::string& from) {
   if (!from.empty()) return is_pretrained_folder(from) ? open_masked_model(from) : open_masked_run(from);
   MaskedModel model;
   model.tokenizer = find_tokenizer(config);
-  model.pretrained =
-      config.model.from.empty()
-          ? describe_masked_model(config, model.tokenizer->vocab_size(), model.tokenizer->roles().pad)
-          : open_pretrained(config.model.from, {.head = ModelHead::kTokens, .lora = lora_options(config)});
+  model.pretrained = first_masked_model(config, model.tokenizer->vocab_size(), model.tokenizer->roles().pad);
   check_masked_vocabulary(model);
   return model;
 }
