@@ -35,17 +35,15 @@ int64_t choose_beams(const TextGenerationOptions& options, const GenerationConfi
 SamplingOptions choose_sampling(const TextGenerationOptions& options, const GenerationConfig& author) {
   const bool greedy = author.sample && !*author.sample && !samples(options);
   const int64_t top_k = author.sample.value_or(false) ? kUsualTopK : 0;
-  SamplingOptions sampling;
-  sampling.repetition_penalty = first_given(options.repetition_penalty, author.repetition_penalty, 1.0);
-  sampling.temperature = greedy ? 0 : first_given(options.temperature, author.temperature, 1.0);
-  sampling.top_k = first_given(options.top_k, author.top_k, top_k);
-  sampling.top_p = first_given(options.top_p, author.top_p, 1.0);
-  sampling.min_p = first_given(options.min_p, author.min_p, 0.0);
-  sampling.frequency_penalty = options.frequency_penalty.value_or(0);
-  sampling.presence_penalty = options.presence_penalty.value_or(0);
-  sampling.bias = options.logit_bias;
-  sampling.seed = options.seed;
-  return sampling;
+  return {.bias = options.logit_bias,
+      .repetition_penalty = first_given(options.repetition_penalty, author.repetition_penalty, 1.0),
+      .frequency_penalty = options.frequency_penalty.value_or(0),
+      .presence_penalty = options.presence_penalty.value_or(0),
+      .temperature = greedy ? 0 : first_given(options.temperature, author.temperature, 1.0),
+      .top_k = first_given(options.top_k, author.top_k, top_k),
+      .top_p = first_given(options.top_p, author.top_p, 1.0),
+      .min_p = first_given(options.min_p, author.min_p, 0.0),
+      .seed = options.seed};
 }
 
 int64_t choose_length(const TextGenerationOptions& options, const GenerationConfig& author, int64_t prompt_tokens) {
