@@ -73,6 +73,12 @@ template <class Items, class Key, class KeyOf> auto* find_item(Items&& items, co
   return found == std::ranges::end(items) ? nullptr : &*found;
 }
 
+// Whether key_of(item) == key for some item.
+template <class Items, class Key, class KeyOf = std::identity>
+bool contains(const Items& items, const Key& key, const KeyOf& key_of = {}) {
+  return std::ranges::find(items, key, key_of) != std::ranges::end(items);
+}
+
 // The map's value for the key; null or `otherwise` if there is none.
 template <class Map, class Key> auto* find_value(Map& map, const Key& key) {
   const auto found = map.find(key);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include "base/functions.h"
 
 namespace linnet {
 namespace {
@@ -10,9 +11,6 @@ constexpr double kNoBeam = -std::numeric_limits<double>::infinity();
 constexpr double kUnlikely = std::numeric_limits<double>::lowest();
 constexpr int64_t kRepeated = 32;  // most different tokens that have followed a beam's last ones
 
-bool contains(const std::vector<int32_t>& tokens, int32_t token) {
-  return std::ranges::find(tokens, token) != tokens.end();
-}
 }  // namespace
 
 std::vector<int32_t> TextRules::forbidden(

@@ -376,7 +376,7 @@ void Engine::accept_token(Job& job, std::span<const float> logits) {
   const int32_t token = job.picked;
   if (token < 0) return finish(job, EndReason::kCacheFull);
   if (settings.log_probabilities) job.result.add(job.picked_log_probability);
-  if (std::ranges::find(settings.ends, token) != settings.ends.end()) {
+  if (contains(settings.ends, token)) {
     job.result.ended = true, job.result.end_token = token;
     return finish(job, EndReason::kEndToken);
   }

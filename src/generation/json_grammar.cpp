@@ -40,10 +40,6 @@ const std::string* pattern_of_format(const std::string& name) {
   return find_value(kPatterns, name);
 }
 
-template <class Items> bool has(const Items& items, std::string_view key) {
-  return std::ranges::find(items, key) != std::end(items);
-}
-
 [[noreturn]] void fail_at(const std::string& where, const std::string& what) {
   fail_user("the schema", where.empty() ? "" : " at " + where, ": ", what);
 }
@@ -61,9 +57,7 @@ class JsonGrammar {
   explicit JsonGrammar(const Json* whole = nullptr)
       : whole_(whole), space_(make_space()), string_(g_.text("\"", json_characters(g_, g_.text("\"", 0)))),
         integer_(json_number(g_, true, {}, {})), number_(json_number(g_, false, {}, {})) {
-    Node simple = string_;
-    for (const Node other : {number_, g_.text("true", 0), g_.text("false", 0), g_.text("null", 0)})
-      simple = g_.either(simple, other);
+    const Node simple = g_.either({string_, number_, g_.text("true", 0), g_.text("false", 0), g_.text("null", 0)});
     any_ = simple;
     for (int depth = 0; depth < kMostOpenDepth; ++depth) {
       object_ = open_object(any_), array_ = array(any_);
@@ -98,9 +92,7 @@ class JsonGrammar {
     if (json.contains("const")) return one_of(Json::array({json["const"]}), types, where + "/const");
     if (json.contains("enum")) return one_of(json["enum"], types, where + "/enum");
     if (types.empty()) return any_;
-    Node node = typed(json, types[0], where);
-    for (size_t i = 1; i < types.size(); ++i) node = g_.either(node, typed(json, types[i], where));
-    return node;
+    return g_.either(mapped(types, [&](const std::string& type) { return typed(json, type, where); }));
   }
 
  private:
@@ -124,8 +116,8 @@ class JsonGrammar {
     const bool lists_values = json.contains("enum") || json.contains("const");
     size_t choices = 0, others = 0;
     for (const auto& [key, value] : json.items()) {
-      if (has(kIgnored, key)) continue;
-      const bool is_type = key == "type", chooses = has(kChoices, key);
+      if (contains(kIgnored, key)) continue;
+      const bool is_type = key == "type", chooses = contains(kChoices, key);
       if (!is_type && !chooses && !find_item(kOfTypes, key, &OfType::keyword))
         fail_at(where, "the keyword \"" + key + "\" is not supported");
       if (chooses) ++choices;
@@ -142,9 +134,9 @@ class JsonGrammar {
       types = given->is_string() ? std::vector{given->text()} : given->get<std::vector<std::string>>();
     else
       for (const auto& [key, type] : kOfTypes)
-        if (json.contains(key) && !has(types, type)) types.emplace_back(type);
+        if (json.contains(key) && !contains(types, type)) types.emplace_back(type);
     for (const std::string& type : types)
-      if (!has(kTypes, type)) fail_at(where, "there is no type \"" + type + "\"");
+      if (!contains(kTypes, type)) fail_at(where, "there is no type \"" + type + "\"");
     return types;
   }
 
@@ -165,22 +157,17 @@ class JsonGrammar {
   Node any_of(const Json& several, const std::string& where, std::string_view key) {
     if (!several.is_array() || several.empty()) fail_at(where, "it is not a list of schemas");
     if (key == "allOf" && several.size() > 1) fail_at(where, "several schemas at once are not supported");
-    Node node = schema(several[0], where + "/0");
-    for (size_t i = 1; i < several.size(); ++i)
-      node = g_.either(node, schema(several[i], where + "/" + std::to_string(i)));
-    return node;
+    return g_.either(
+        mapped(several.size(), [&](size_t i) { return schema(several[i], where + "/" + std::to_string(i)); }));
   }
 
   Node one_of(const Json& values, const std::vector<std::string>& types, const std::string& where) {
-    Node node = -1;
-    for (const Json& value : values) {
-      if (!types.empty() && std::ranges::none_of(types, [&](const auto& type) { return has_type(value, type); }))
-        continue;
-      const Node text = g_.text(value.dump(), TextGrammar::kReturn);
-      node = node < 0 ? text : g_.either(node, text);
-    }
-    if (node < 0) fail_at(where, "no value fits");
-    return node;
+    std::vector<Node> texts;
+    for (const Json& value : values)
+      if (types.empty() || std::ranges::any_of(types, [&](const auto& type) { return has_type(value, type); }))
+        texts.push_back(g_.text(value.dump(), TextGrammar::kReturn));
+    if (texts.empty()) fail_at(where, "no value fits");
+    return g_.either(texts);
   }
 
   Node typed(const Json& json, const std::string& type, const std::string& where) {
@@ -279,7 +266,7 @@ class JsonGrammar {
     for (size_t i = properties.size(); i-- > 0;) {
       const auto& [name, value] = properties.items()[i];
       const Node rule = member(g_.text(Json(name).dump(), 0), schema(value, where + "/properties/" + name));
-      const bool optional = std::ranges::find(required, name) == required.end();
+      const bool optional = !contains(required, name);
       const Node rest = g_.call(space_, after);
       const Node begun = g_.call(rule, rest), added = g_.text(",", g_.call(space_, begun));
       first = optional ? g_.either(begun, first) : begun;

@@ -197,8 +197,7 @@ class Pattern {
     }
     if (set.has_others) nodes.push_back(character_beyond_ascii(g_, 0));
     if (nodes.empty()) fail("it has a class without characters");
-    for (size_t i = 1; i < nodes.size(); ++i) nodes[0] = g_.either(nodes[0], nodes[i]);
-    return nodes[0];
+    return g_.either(nodes);
   }
 
   TextGrammar& g_;

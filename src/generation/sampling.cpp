@@ -66,8 +66,7 @@ int32_t Sampler::pick_likeliest(std::span<const float> logits, const TokenMask* 
   float largest = -std::numeric_limits<float>::infinity();
   for (size_t i = 0; i < logits.size(); ++i) {
     const auto token = static_cast<int32_t>(i);
-    if (!(logits[i] > largest) || (allowed && !(*allowed)[i]) || std::ranges::find(never_, token) != never_.end())
-      continue;
+    if (!(logits[i] > largest) || (allowed && !(*allowed)[i]) || contains(never_, token)) continue;
     best = token, largest = logits[i];
   }
   count_ = 1;

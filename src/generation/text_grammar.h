@@ -23,6 +23,11 @@ class TextGrammar {
   // Each returns the first node of texts that continue with `next`. User error beyond kMost nodes.
   Node range(uint8_t low, uint8_t high, Node next) { return add({Kind::kRange, low, high, next}); }
   Node either(Node a, Node b) { return add({.kind = Kind::kEither, .next = a, .other = b}); }
+  Node either(const std::vector<Node>& nodes) {  // at least one
+    Node node = nodes[0];
+    for (size_t i = 1; i < nodes.size(); ++i) node = either(node, nodes[i]);
+    return node;
+  }
   Node call(Node rule, Node next) {
     return next == kReturn ? rule : add({.kind = Kind::kCall, .next = next, .other = rule});
   }

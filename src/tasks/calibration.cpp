@@ -100,10 +100,9 @@ void check_examples(const CalibrationRequest& request, int64_t count) {
 // Whether a file only records a training run, or resumes it.
 bool is_record(const fs::path& path) {
   const std::string name = path.filename().string();
-  for (const char* record : {"training_state.safetensors", "metrics.jsonl", "samples.jsonl", "anomaly.safetensors"})
-    if (name == record) return true;
-  return name.starts_with("events.out.") || name.ends_with(".tmp") || name.starts_with(".") || name == "profile" ||
-         name == "checkpoints";
+  constexpr std::string_view kRecords[] = {
+      "training_state.safetensors", "metrics.jsonl", "samples.jsonl", "anomaly.safetensors", "profile", "checkpoints"};
+  return contains(kRecords, name) || name.starts_with("events.out.") || name.ends_with(".tmp") || name.starts_with(".");
 }
 
 // Leaves nothing if it fails.

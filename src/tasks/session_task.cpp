@@ -1,6 +1,5 @@
 #include "tasks/session_task.h"
 #include <malloc.h>
-#include <cstdio>
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/process.h"

@@ -115,7 +115,7 @@ class SessionTask : public TrainingTask {
   virtual int64_t DataConfig::*batch_key() const { return &DataConfig::batch_size; }
   uint64_t assumed_bytes() const { return assumed_bytes_; }            // of unread data
   virtual std::string batches_text(const Session& session) const = 0;  // "16 texts of up to 128 tokens"
-  virtual const char* shorter_key() const { return ""; }               // a key that saves memory with a smaller value
+  virtual const char* shorter_key() const { return "context"; }        // saves memory if smaller; empty: none does
 
  protected:
   // Makes the batches, once memory is planned and known to suffice.

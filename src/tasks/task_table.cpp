@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include "base/fail.h"
 #include "base/files.h"
-#include "config/config.h"
 #include "formats/safetensors.h"
 #include "models/families/pretrained.h"
 #include "models/nn/model_file.h"

@@ -79,7 +79,6 @@ class PretrainedCoder : public TextCoder {
   }
   void save(const std::string& folder) const override { tokenizer_->save(folder, kStem); }
   const PretrainedTokenizer* pretrained() const override { return tokenizer_.get(); }
-  std::map<std::string, std::string> pretrained_files() const override { return tokenizer_->files(); }
 
  private:
   std::unique_ptr<PretrainedTokenizer> tokenizer_;

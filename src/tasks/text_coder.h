@@ -39,8 +39,6 @@ class TextCoder {
   // The number of tokens for characters missing from the vocabulary.
   virtual int64_t unknown_count(const std::vector<int32_t>&) const { return 0; }
   virtual void save(const std::string& folder) const = 0;
-  // Files of a model folder's tokenizer (tokenizer.json and others), text by name; empty for other kinds.
-  virtual std::map<std::string, std::string> pretrained_files() const { return {}; }
 };
 
 std::unique_ptr<TextCoder> make_character_coder(std::unique_ptr<Tokenizer> tokenizer);

@@ -56,9 +56,7 @@ std::unique_ptr<TextCoder> make_text_coder(const Config& config, const std::vect
   if (config.data.tokenizer != "char")
     fail_user("tokenizer = \"", config.data.tokenizer,
         "\": a language model learns \"byte_bpe\" or \"char\" itself; any other is given as tokenizer_dir");
-  TokenizerOptions options;
-  options.kind = config.data.tokenizer;
-  options.vocab_size = config.data.vocab_size;
-  return make_character_coder(train_tokenizer(options, texts));
+  return make_character_coder(
+      train_tokenizer({.kind = config.data.tokenizer, .vocab_size = config.data.vocab_size}, texts));
 }
 }  // namespace linnet

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstdio>
-#include <ranges>
 #include "app/bench/bench.h"
 #include "app/cli/commands.h"
 #include "app/cli/streams-inl.h"
@@ -37,9 +36,7 @@ std::vector<int64_t> numbers_of(const char* option, const std::string& text) {
 }
 
 std::vector<std::string> words_of(const std::string& text) {
-  if (text.empty()) return {};
-  const std::vector<std::string_view> words = split(text, ',');
-  return {words.begin(), words.end()};
+  return mapped<std::string>(split(text, ','), std::identity());
 }
 
 bool is_decoder(const std::string& model) {

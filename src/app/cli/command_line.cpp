@@ -51,7 +51,7 @@ std::vector<std::string> parsed_path(const CLI::App& app) {
 // CLI11 lists everything unexpected, values included; most often one option is misspelled.
 std::string unexpected_text(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   const std::vector<std::string> extra = app.remaining(true);
-  const auto is_extra = [&](const char* word) { return std::ranges::find(extra, word) != extra.end(); };
+  const auto is_extra = [&](const char* word) { return contains(extra, word); };
   const auto is_option = [&](const char* word) { return word[0] == '-' && word[1] != '\0' && is_extra(word); };
   char** const option = std::find_if(argv + 1, argv + argc, is_option);
   if (option == argv + argc) {
@@ -75,7 +75,7 @@ std::string unexpected_text(const CLI::App& app, const CLI::ParseError& error, i
   std::string key = given, no_key;
   key.erase(0, key.find_first_not_of('-'));
   std::ranges::replace(key, '-', '_');
-  if (std::ranges::count(names, "--set") > 0 && !find_keys("", key, no_key).empty())
+  if (contains(names, "--set") && !find_keys("", key, no_key).empty())
     return problem + "; `--set " + key + "=VALUE` sets that key";
   return problem + did_you_mean(given, names, "", "");
 }
@@ -98,7 +98,7 @@ std::string required_text(const CLI::App& app, const CLI::ParseError& error) {
 // CLI11 only reports a missing command, or takes the next word for it; most often it is misspelled.
 std::string problem_text(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   const std::vector<std::string> names = mapped(app.get_subcommands({}), &CLI::App::get_name);
-  if (argc >= 2 && argv[1][0] != '-' && std::ranges::find(names, argv[1]) == names.end())
+  if (argc >= 2 && argv[1][0] != '-' && !contains(names, argv[1]))
     return std::string("there is no command '") + argv[1] + "'" + did_you_mean(argv[1], names, "", "");
   if (dynamic_cast<const CLI::ExtrasError*>(&error)) return unexpected_text(app, error, argc, argv);
   if (dynamic_cast<const CLI::RequiredError*>(&error) && !app.get_subcommands().empty())

@@ -11,7 +11,6 @@
 #include "base/thread_pool.h"
 #include "config/hints.h"
 #include "distributed/comm/shard_sum.h"
-#include "engine/exec/backend.h"
 #include "engine/kernels/processor.h"
 #include "tasks/planning/plan_memory.h"
 #include "tasks/session_task.h"

@@ -337,7 +337,7 @@ int start_ranks(int ranks, int restarts) {
     if (!ending.death.empty()) std::fprintf(stderr, "linnet: %s\n", ending.death.c_str());
     if (restarts > 0) log_info("all ranks go on from the last checkpoint");
     if (restarts == 0) return ending.code;
-    if (std::ranges::find(arguments, "--resume") == arguments.end()) arguments.emplace_back("--resume");
+    if (!contains(arguments, "--resume")) arguments.emplace_back("--resume");
   }
 }
 

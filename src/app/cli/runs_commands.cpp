@@ -144,7 +144,7 @@ bool is_loss(const std::string& metric) { return metric == "loss"; }
 
 bool is_metric(const std::string& key) {
   constexpr std::array<std::string_view, 5> kOthers{"step", "learning_rate", "grad_norm", "seconds", "memory_mb"};
-  return std::ranges::find(kOthers, key) == kOthers.end() && !key.ends_with("_per_second");
+  return !contains(kOthers, key) && !key.ends_with("_per_second");
 }
 
 // Reads the last loss, the recent rate, the best of each metric, and the loss of the best evaluation by shown metric.

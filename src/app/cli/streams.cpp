@@ -91,19 +91,14 @@ void answer_lines(const std::function<void(const std::vector<std::string>& lines
 void for_each_line(const std::vector<std::string>& files,
     const std::function<void(const std::string& line, const std::string& where)>& visit) {
   std::string line;
-  const auto visit_input = [&] {
-    InputLines input;
-    for (int64_t number = 1; input.next_text(line); ++number)
-      visit(line, "standard input: line " + std::to_string(number));
-  };
-  if (files.empty()) visit_input();
-  for (const std::string& path : files) {
+  for (const std::string& path : files.empty() ? std::vector<std::string>{"-"} : files) {
     if (path == "-") {
-      visit_input();
-      continue;
+      InputLines input;
+      while (input.next_text(line)) visit(line, "standard input: line " + std::to_string(input.number()));
+    } else {
+      LineReader reader(path);
+      while (reader.next(line)) visit(line, reader.where());
     }
-    LineReader reader(path);
-    for (int64_t number = 1; reader.next(line); ++number) visit(line, path + ":" + std::to_string(number));
   }
 }
 }  // namespace linnet

@@ -213,8 +213,8 @@ ProfileSummary profile_run(const Config& config, int64_t active) {
 // A name of both a preset and a workload means the workload, unless there is training data.
 bool wants_workload(const ProfileArguments& arguments) {
   const std::vector<WorkloadRow> rows = workload_rows();
-  return std::ranges::count(rows, arguments.config, &WorkloadRow::name) > 0 && arguments.settings.empty() &&
-         arguments.data.empty() && arguments.source.empty();
+  return contains(rows, arguments.config, &WorkloadRow::name) && arguments.settings.empty() && arguments.data.empty() &&
+         arguments.source.empty();
 }
 
 ProfileSummary profile_of(const ProfileArguments& arguments) {

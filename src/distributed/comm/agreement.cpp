@@ -91,7 +91,7 @@ void check_equal(Communicator& world, const std::string& what, const std::string
 }
 
 bool any_rank(Communicator& world, bool here) {
-  return std::ranges::count(all_gather(world, static_cast<std::byte>(here)), std::byte{1}) > 0;
+  return contains(all_gather(world, static_cast<std::byte>(here)), std::byte{1});
 }
 
 int64_t clock_offset(Communicator& world, FunctionRef<int64_t()> clock) {

@@ -131,10 +131,8 @@ void all_gather_slice_blocks(Communicator& world, std::span<double> blocks, cons
 }
 
 std::string broadcast_text(Communicator& world, int root, std::string text) {
-  uint64_t length = text.size();
-  broadcast(world, root, std::as_writable_bytes(std::span(&length, 1)));
-  text.resize(length);
-  if (length > 0) broadcast(world, root, std::as_writable_bytes(std::span(text)));
+  text.resize(broadcast_value(world, root, text.size()));
+  if (!text.empty()) broadcast(world, root, std::as_writable_bytes(std::span(text)));
   return text;
 }
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace linnet {
@@ -65,6 +66,11 @@ void receive(Communicator& world, int from, std::span<std::byte> bytes);
 void barrier(Communicator& world);
 void broadcast(Communicator& world, int root, std::span<std::byte> bytes);
 void broadcast(Communicator& world, int root, std::span<float> values);
+template <class T>
+requires std::is_trivially_copyable_v<T> T broadcast_value(Communicator& world, int root, T value) {
+  broadcast(world, root, std::as_writable_bytes(std::span(&value, 1)));
+  return value;
+}
 // `all` has world.size() blocks of mine.size() bytes, by rank. Allocates only for more ranks than before.
 void all_gather(Communicator& world, std::span<const std::byte> mine, std::span<std::byte> all);
 // One value of each rank.

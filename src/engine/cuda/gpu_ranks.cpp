@@ -136,7 +136,7 @@ JoinedDevices join_by_nccl(CudaDevice& device, Communicator& world) {
   run_on_all(world, [&] {
     if (world.rank() == 0) nccl_check(nccl().get_unique_id(&id), "making an id for the ranks");
   });
-  broadcast(world, 0, std::as_writable_bytes(std::span(&id, 1)));
+  id = broadcast_value(world, 0, id);
   auto ranks = std::make_unique<GpuRanks>(device, world.rank(), world.size(), "NCCL " + nccl_version());
   run_on_all(world, [&] { ranks->messages().join(id); });
   return {std::move(ranks), {}};

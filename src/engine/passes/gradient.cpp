@@ -81,7 +81,7 @@ class Backward {
     const std::vector<Tensor> in = mapped(node.in, tensor), out = mapped(node.out, tensor);
     const std::vector<Tensor> out_grad = mapped(node.out, [&](ValueId v) { return gradient_[v]; });
     const auto wanted = mapped<uint8_t>(node.in, [&](ValueId v) { return depends_[v]; });
-    if (std::ranges::none_of(out_grad, &Tensor::defined) || std::ranges::count(wanted, 1) == 0) return;
+    if (std::ranges::none_of(out_grad, &Tensor::defined) || !contains(wanted, 1)) return;
     if (is(node, kSplit) && splits_[node.in[0]] > 1) return keep_pieces(node, out, out_grad);
     if (!node.op->gradient) throw Error(ErrorKind::kShape, graph_.where_text(id) + ": the op has no gradient");
     graph_.set_scope(node.scope);

@@ -88,7 +88,7 @@ std::vector<std::string> pass_names() { return mapped<std::string>(kPasses, &Pas
 Graph optimize(Graph graph, const PassOptions& options, std::vector<PassReport>* report) {
   const auto names = pass_names();
   for (const std::string& name : options.off)
-    if (std::find(names.begin(), names.end(), name) == names.end()) fail_user("there is no pass ", name);
+    if (!contains(names, name)) fail_user("there is no pass ", name);
   graph = remove_dead_code(graph);
   for (const Pass& pass : kPasses) {
     if (!pass.wanted(options) || options.off.contains(pass.name)) continue;

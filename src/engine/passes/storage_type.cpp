@@ -147,8 +147,8 @@ class CastToStorageType {
     }
     for (const ValueId out : node.out) types.out.push_back(type_of(out, is_reduced_[out]));
     // rule_of() used the types that the rule prefers; readers may want others.
-    const bool any_reduced = std::ranges::find(types.in, storage_type_, &TensorType::dtype) != types.in.end() ||
-                             std::ranges::find(types.out, storage_type_, &TensorType::dtype) != types.out.end();
+    const bool any_reduced =
+        contains(types.in, storage_type_, &TensorType::dtype) || contains(types.out, storage_type_, &TensorType::dtype);
     const bool in_f32 = on_host_ && any_reduced && !has_kernel(node, types);
     const auto in = mapped(node.in.size(), [&](size_t i) { return get(node.in[i], reduced[i] && !in_f32); });
     if (in_f32)

@@ -119,14 +119,11 @@ ProfileOptions profile_options_from_environment() {
 }
 
 namespace {
-std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
-
 // The texts of all ranks on rank 0; nothing elsewhere.
 std::vector<std::string> texts_on_first(Communicator& world, const std::string& own) {
   const std::vector<size_t> lengths = all_gather(world, own.size());
   if (world.rank() > 0) {
-    const Communicator::Outgoing message{0, bytes_of(own)};
-    world.exchange({&message, 1}, {});
+    send(world, 0, std::as_bytes(std::span(own)));
     return {};
   }
   std::vector<std::string> texts{own};
@@ -168,8 +165,7 @@ std::string PipelineBubble::text() const {
 
 void RankProfiles::share(MachinePeak& machine) const {
   machine.name = broadcast_text(*rank_.world, 0, machine.name);
-  std::array peaks{machine.flops, machine.bandwidth};
-  broadcast(*rank_.world, 0, std::as_writable_bytes(std::span(peaks)));
+  const auto peaks = broadcast_value(*rank_.world, 0, std::array{machine.flops, machine.bandwidth});
   machine.flops = peaks[0], machine.bandwidth = peaks[1];
 }
 

@@ -128,7 +128,7 @@ constexpr std::string_view kOpen = "<tool_call>", kClose = "</tool_call>", kSpac
 bool add_call(std::string_view text, std::span<const std::string> functions, std::vector<ToolCall>& calls) {
   const Json json = Json::parse_or_null(trimmed(text, kSpace), JsonLimits::request());
   const Json* name = json.find("name");
-  if (!name || !name->is_string() || std::ranges::find(functions, name->text()) == functions.end()) return false;
+  if (!name || !name->is_string() || !contains(functions, name->text())) return false;
   const Json* arguments = json.find("arguments");
   if (!arguments) arguments = json.find("parameters");
   if (arguments && !arguments->is_object()) return false;

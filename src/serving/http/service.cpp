@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include "base/fail.h"
@@ -75,14 +74,13 @@ Service::Service(const ServiceOptions& options) : options_(options) {
     const auto [name, folder] = split_model(draft);
     if (folder == draft && names.size() > 1)
       fail_user("there are several models; --draft NAME=", draft, " says whose draft model it is");
-    if (folder != draft && std::ranges::count(names, name) == 0)
-      fail_user("--draft ", draft, ": there is no model \"", name, "\"");
+    if (folder != draft && !contains(names, name)) fail_user("--draft ", draft, ": there is no model \"", name, "\"");
   }
   if (!options_.resident.adapters.empty() && options_.models.size() > 1)
     fail_user("there are several models; --adapter is for a server of one, whose requests choose by \"adapter\"");
   if (!options.api_key_file.empty()) keys_ = ApiKeys::load(options.api_key_file);
   for (size_t i = 0; i < names.size(); ++i) {
-    if (std::ranges::count(std::span(names).first(i), names[i]) > 0)
+    if (contains(std::span(names).first(i), names[i]))
       fail_user("two models are called \"", names[i], "\"; NAME=FOLDER gives one of them another name");
     models_.push_back(load(options.models[i]));
   }
@@ -169,8 +167,7 @@ void Service::reload_all() {
 std::optional<ApiError> Service::foreign(const HttpRequest& head) const {
   const std::string_view host = head.header("host"), origin = head.header("origin");
   for (const std::string_view name : {host, std::string_view(head.host)})
-    if (!allowed_hosts_.empty() && !name.empty() &&
-        std::ranges::find(allowed_hosts_, host_name(name)) == allowed_hosts_.end())
+    if (!allowed_hosts_.empty() && !name.empty() && !contains(allowed_hosts_, host_name(name)))
       return ApiError(403, "this server is not called \"" + host_name(name).substr(0, 200) +
                                "\"; linnet serve --allowed-host NAME adds a name");
   const bool is_other =
@@ -305,9 +302,7 @@ void Service::answer(HttpRequest& request, const Exchange& exchange) {
 
 // The model of that name, or without a name the only one of these kinds. No kinds: any.
 Service::Model Service::find(const std::string& name, std::initializer_list<ModelKind> kinds) const {
-  const auto does = [&](const Model& model) {
-    return kinds.size() == 0 || std::ranges::find(kinds, model->resident->kind) != kinds.end();
-  };
+  const auto does = [&](const Model& model) { return kinds.size() == 0 || contains(kinds, model->resident->kind); };
   const std::lock_guard lock(mutex_);
   if (name.empty()) {
     if (std::ranges::count_if(models_, does) == 1) return *std::ranges::find_if(models_, does);

@@ -271,7 +271,7 @@ void TextWorker::take_orders() {
 }
 
 void TextWorker::cancel_orders(const std::vector<int64_t>& orders) {
-  const auto is_cancelled = [&](int64_t order) { return std::ranges::find(orders, order) != orders.end(); };
+  const auto is_cancelled = [&](int64_t order) { return contains(orders, order); };
   std::vector<std::shared_ptr<Order>> removed;
   {
     const std::lock_guard lock(mutex_);

@@ -15,6 +15,7 @@
 #include "tasks/translation/translation_model.h"
 #include "training/run/memory_report.h"
 #include "training/run/pretrained_run.h"
+#include "training/run/run_folder.h"
 
 namespace linnet {
 namespace {
@@ -239,9 +240,7 @@ constexpr int64_t kSourceStep = 16;  // padded lengths are multiples
 constexpr int64_t kAnyLength = 512;  // default tokens of a side in a resident model
 
 // Depends on this source alone, as the padded length affects the bits of its text.
-int64_t padded_source_length(int64_t tokens, int64_t most) {
-  return std::min((tokens + kSourceStep - 1) / kSourceStep * kSourceStep, most);
-}
+int64_t padded_source_length(int64_t tokens, int64_t most) { return std::min(round_up(tokens, kSourceStep), most); }
 
 std::vector<int32_t> encode_source(
     const OpenedTranslationModel& opened, const SentenceFrame& frame, const TextRequest& request) {
@@ -386,11 +385,10 @@ class SourceGeneration : public TextModel {
 };
 }  // namespace
 
-std::unique_ptr<TextModel> open_decoder_model(const std::string& folder, const TextGenerationOptions& options) {
+std::unique_ptr<TextModel> open_text_model(const std::string& folder, const TextGenerationOptions& options) {
+  const RunFolder run(folder);
+  if (is_translation_folder(folder) || (run.has_config() && task_kind(run.load_config()) == TaskKind::kTranslation))
+    return std::make_unique<SourceGeneration>(folder, options);
   return std::make_unique<TextGeneration>(folder, options);
-}
-
-std::unique_ptr<TextModel> open_source_model(const std::string& folder, const TextGenerationOptions& options) {
-  return std::make_unique<SourceGeneration>(folder, options);
 }
 }  // namespace linnet

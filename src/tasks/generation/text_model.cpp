@@ -1,14 +1,11 @@
 #include "tasks/generation/text_model.h"
 #include "base/fail.h"
 #include "base/files.h"
-#include "config/config.h"
 #include "engine/exec/backend.h"
 #include "engine/plan/plan.h"
 #include "engine/plan/store.h"
 #include "models/families/static_scales.h"
-#include "tasks/translation/translation_model.h"
 #include "training/run/memory_report.h"
-#include "training/run/run_folder.h"
 
 namespace linnet {
 TextModel::TextModel(const std::string& folder, const TextGenerationOptions& options)
@@ -21,7 +18,7 @@ TextJob TextModel::prepare(const TextRequest& request, bool warn) const {
   job.stops = request.options.stop, job.log_probabilities = request.options.log_probabilities;
   const int64_t adapter = find_adapter(adapters_, request.options.adapter, request.where);
   if (are_chosen(adapters_)) job.adapter = adapter;
-  if (std::ranges::count(job.stops, "") > 0) fail_user(request.where, ": a stop text is empty");
+  if (contains(job.stops, "")) fail_user(request.where, ": a stop text is empty");
   if (!job.stops.empty() && job.choice.beams > 1)
     fail_user(request.where, ": a search knows its text only at the end: give either --beam or --stop");
   return job;
@@ -78,12 +75,5 @@ GenerateRequest TextModel::engine_request(const TextJob& job, uint64_t sample) c
       .texts = job.texts};
   settings.log_probabilities = job.log_probabilities;
   return {.prompt = job.prompt, .settings = std::move(settings), .beams = job.choice.beams, .adapter = job.adapter};
-}
-
-std::unique_ptr<TextModel> open_text_model(const std::string& folder, const TextGenerationOptions& options) {
-  const RunFolder run(folder);
-  if (is_translation_folder(folder) || (run.has_config() && task_kind(run.load_config()) == TaskKind::kTranslation))
-    return open_source_model(folder, options);
-  return open_decoder_model(folder, options);
 }
 }  // namespace linnet

@@ -108,7 +108,5 @@ class TextModel {
 };
 
 // Cache, threads and device are those of `options`. For folders known to continue or answer prompts (T5, Marian, runs).
-std::unique_ptr<TextModel> open_decoder_model(const std::string& folder, const TextGenerationOptions& options);
-std::unique_ptr<TextModel> open_source_model(const std::string& folder, const TextGenerationOptions& options);
 std::unique_ptr<TextModel> open_text_model(const std::string& folder, const TextGenerationOptions& options);
 }  // namespace linnet

@@ -35,17 +35,15 @@ int64_t choose_beams(const TextGenerationOptions& options, const GenerationConfi
 SamplingOptions choose_sampling(const TextGenerationOptions& options, const GenerationConfig& author) {
   const bool greedy = author.sample && !*author.sample && !samples(options);
   const int64_t top_k = author.sample.value_or(false) ? kUsualTopK : 0;
-  SamplingOptions sampling;
-  sampling.repetition_penalty = first_given(options.repetition_penalty, author.repetition_penalty, 1.0);
-  sampling.temperature = greedy ? 0 : first_given(options.temperature, author.temperature, 1.0);
-  sampling.top_k = first_given(options.top_k, author.top_k, top_k);
-  sampling.top_p = first_given(options.top_p, author.top_p, 1.0);
-  sampling.min_p = first_given(options.min_p, author.min_p, 0.0);
-  sampling.frequency_penalty = options.frequency_penalty.value_or(0);
-  sampling.presence_penalty = options.presence_penalty.value_or(0);
-  sampling.bias = options.logit_bias;
-  sampling.seed = options.seed;
-  return sampling;
+  return {.bias = options.logit_bias,
+      .repetition_penalty = first_given(options.repetition_penalty, author.repetition_penalty, 1.0),
+      .frequency_penalty = options.frequency_penalty.value_or(0),
+      .presence_penalty = options.presence_penalty.value_or(0),
+      .temperature = greedy ? 0 : first_given(options.temperature, author.temperature, 1.0),
+      .top_k = first_given(options.top_k, author.top_k, top_k),
+      .top_p = first_given(options.top_p, author.top_p, 1.0),
+      .min_p = first_given(options.min_p, author.min_p, 0.0),
+      .seed = options.seed};
 }
 
 int64_t choose_length(const TextGenerationOptions& options, const GenerationConfig& author, int64_t prompt_tokens) {
@@ -163,7 +161,7 @@ GenerationChoice choose_generation(const TextGenerationOptions& options, const G
   if (!options.ignore_end) {
     choice.ends = basis.ends;
     for (const int64_t end : author.ends)
-      if (std::ranges::find(choice.ends, end) == choice.ends.end()) choice.ends.push_back(static_cast<int32_t>(end));
+      if (!contains(choice.ends, end)) choice.ends.push_back(static_cast<int32_t>(end));
   }
   if (!basis.warn) return choice;
   for (const std::string& key : author.unsupported) warn_of("\"" + key + "\"", basis.folder);
@@ -210,7 +208,7 @@ void read_text_options(const JsonObject& json, TextGenerationOptions& options) {
   options.ignore_end = json.flag("ignore_end", options.ignore_end);
   if (!json.has("stop")) return;
   options.stop = json.texts("stop");
-  if (std::ranges::count(options.stop, "") > 0) json.fail("stop", "holds an empty text");
+  if (contains(options.stop, "")) json.fail("stop", "holds an empty text");
 }
 
 void read_messages(const JsonObject& json, TextRequest& request) {

@@ -33,11 +33,13 @@ ImageSplits load_splits(const Config& config) {
       {.share = data.held_out, .held_out = data.held_out_images, .seed = static_cast<uint64_t>(config.train.seed)});
 }
 
+const std::string& name_of(const DataConfig& data) { return data.train_tsv.empty() ? data.data_dir : data.train_tsv; }
+
 void check_image_classes(const ImageDataset& train, const std::string& directory) {
   if (train.has_numbers()) return;
   if (train.classes() < 2) fail_user("'", directory, "' has one class only: there is nothing to tell apart");
   for (int64_t i = 0; i < train.classes(); ++i)
-    if (std::ranges::count(train.labels, static_cast<int32_t>(i)) == 0)
+    if (!contains(train.labels, static_cast<int32_t>(i)))
       fail_user(
           "'", directory, "': class '", train.class_names[i], "' has no image to train on after a part was set aside");
 }
@@ -95,7 +97,7 @@ class ImageTask : public SessionTask {
       ImageSplits splits = load_splits(config_);
       train_ = std::move(splits.train), valid_ = std::move(splits.validation);
     }
-    check_image_classes(train_, data_name());
+    check_image_classes(train_, name_of(config_.data));
     const auto [mean, deviation] = channel_moments(train_, decoding_threads(config_));
     format_ = {train_.height, train_.width, train_.channels, train_.class_names, mean, deviation};
     format_.problem = image_labels(config_).problem;
@@ -167,6 +169,7 @@ class ImageTask : public SessionTask {
     return std::to_string(static_cast<const ImageSession&>(session).batch_size) + " images of " +
            size_text(format_.height, format_.width, format_.channels);
   }
+  const char* shorter_key() const override { return ""; }
 
  protected:
   void begin() override {
@@ -178,9 +181,6 @@ class ImageTask : public SessionTask {
 
  private:
   ImageSession& session() { return static_cast<ImageSession&>(*session_); }
-  const std::string& data_name() const {
-    return config_.data.train_tsv.empty() ? config_.data.data_dir : config_.data.train_tsv;
-  }
   // Takes the image format of the initial model.
   void take_model(const std::string& from) {
     if (!from.empty() && file_exists(from + "/images.json")) {  // a resumed run keeps its format
@@ -264,9 +264,7 @@ ImageDataset load_image_split(const Config& config, std::string& split) {
   ImageSplits splits = load_splits(config);
   if (split.empty()) split = splits.test.count > 0 ? "test" : "valid";
   ImageDataset& images = split == "valid" ? splits.validation : splits.test;
-  if (images.count == 0)
-    fail_user("'", config.data.train_tsv.empty() ? config.data.data_dir : config.data.train_tsv, "' has no ", split,
-        " images");
+  if (images.count == 0) fail_user("'", name_of(config.data), "' has no ", split, " images");
   return std::move(images);
 }
 

@@ -54,7 +54,7 @@ std::vector<int32_t> LanguageModel::ends() const {
   if (coder->separator() >= 0) ends.push_back(coder->separator());
   if (pretrained)
     for (const int64_t token : pretrained->config.integers("eos_token_id"))
-      if (std::find(ends.begin(), ends.end(), token) == ends.end()) ends.push_back(static_cast<int32_t>(token));
+      if (!contains(ends, token)) ends.push_back(static_cast<int32_t>(token));
   return ends;
 }
 

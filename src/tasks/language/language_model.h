@@ -2,7 +2,6 @@
 #pragma once
 #include "models/families/pretrained.h"
 #include "models/modules/causal_model.h"
-#include "models/nn/parameter_layout.h"
 #include "tasks/text_coder.h"
 #include "training/run/pretrained_run.h"
 

@@ -68,7 +68,7 @@ DocumentTokens find_document_tokens(const TokenStream& tokens, const TextCoder& 
   if (documents.begin_ends) return documents;
   std::vector<int32_t> first(std::min(tokens.size(), kLooked));
   tokens.read(0, static_cast<int64_t>(first.size()), first.data());
-  if (std::ranges::find(first, documents.begin) != first.end()) return documents;
+  if (contains(first, documents.begin)) return documents;
   return {coder.separator(), true};
 }
 

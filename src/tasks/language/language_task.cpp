@@ -76,14 +76,12 @@ class LanguageTask : public SessionTask {
     return std::to_string(chunks.rows) + " x " + std::to_string(chunks.length) + " tokens";
   }
 
-  const char* shorter_key() const override { return "context"; }
-
  protected:
   void begin() override {
     chunks_.emplace(train_->tokens, session().chunks, static_cast<uint64_t>(config_.train.seed), packed_);
   }
 
-  const PretrainedModel* pretrained() const override { return language_.pretrained ? &*language_.pretrained : nullptr; }
+  const PretrainedModel* pretrained() const override { return language_.pretrained.get(); }
 
  private:
   LanguageSession& session() { return static_cast<LanguageSession&>(*session_); }
@@ -113,11 +111,12 @@ TaskEvaluation evaluate_language_model(
 }
 
 void export_language_model(const OpenedLanguageModel& opened, const std::string& out) {
-  if (!opened.is_run && opened.coder->pretrained_files().empty())
-    fail_user("'", opened.folder, "' holds no tokenizer of a kind that Linnet knows");
+  const PretrainedTokenizer* tokenizer = opened.coder->pretrained();
+  if (!opened.is_run && !tokenizer) fail_user("'", opened.folder, "' holds no tokenizer of a kind that Linnet knows");
   const ParameterLayout layout(*opened.model);
   const std::vector<float> parameters = flat_weights(layout, opened.weights());
-  SaveOptions options{.files = opened.coder->pretrained_files()};
+  SaveOptions options;
+  if (tokenizer) options.files = tokenizer->files();
   if (opened.is_run) options.files.merge(generation_files(opened.folder));
   if (opened.pretrained) {
     save_pretrained(*opened.pretrained, layout, parameters.data(), out, options);

@@ -25,7 +25,7 @@ std::vector<int64_t> preference_lengths(int64_t longest) {
   constexpr int64_t kLengths = 8, kMultiple = 16;
   std::vector<int64_t> lengths;
   for (int64_t i = 1; i < kLengths; ++i) {
-    const int64_t length = (longest * i / kLengths + kMultiple - 1) / kMultiple * kMultiple;
+    const int64_t length = round_up(longest * i / kLengths, kMultiple);
     if (length > 0 && length < longest && (lengths.empty() || length > lengths.back())) lengths.push_back(length);
   }
   lengths.push_back(longest);

@@ -103,13 +103,12 @@ template <class Record> class TunedLanguageTask : public SessionTask {
   }
 
   void save_assets(const std::string& folder) const override { language_.save_assets(folder); }
-  const char* shorter_key() const override { return "context"; }
 
  protected:
   // Training and validation records.
   virtual std::pair<std::vector<Record>, std::vector<Record>> load(const std::string& folder) = 0;
 
-  const PretrainedModel* pretrained() const override { return language_.pretrained ? &*language_.pretrained : nullptr; }
+  const PretrainedModel* pretrained() const override { return language_.pretrained.get(); }
 
   LanguageModel language_;
   std::vector<Record> train_, valid_;

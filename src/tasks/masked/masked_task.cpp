@@ -2,7 +2,6 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "data/metrics/text_scores.h"
-#include "engine/exec/backend.h"
 #include "models/families/encoder_family.h"
 #include "tasks/task_table.h"
 #include "tasks/text_files.h"
@@ -48,7 +47,10 @@ MaskedModel open_masked_model(const std::string& folder) {
   return model;
 }
 
-PretrainedModel describe_masked_model(const Config& config, int64_t vocab_size, int64_t pad_token) {
+// That of model.from, or a new one.
+PretrainedModel first_masked_model(const Config& config, int64_t vocab_size, int64_t pad_token) {
+  if (!config.model.from.empty())
+    return open_pretrained(config.model.from, {.head = ModelHead::kTokens, .lora = lora_options(config)});
   return new_pretrained(describe_encoder(config, vocab_size, pad_token, ModelHead::kTokens));
 }
 
@@ -136,9 +138,7 @@ class MaskedTask : public SessionTask {
   }
 
   std::string assume(const DataAtHand& data) override {
-    model_.pretrained = config_.model.from.empty() ? describe_masked_model(config_, config_.data.vocab_size, 0)
-                                                   : open_pretrained(config_.model.from,
-                                                         {.head = ModelHead::kTokens, .lora = lora_options(config_)});
+    model_.pretrained = first_masked_model(config_, config_.data.vocab_size, 0);
     const EncoderConfig& encoder = model_.model().encoder.config;
     const TokenRoles roles{.pad = 0, .classify = 1, .separate = 2, .mask = 3};
     masking_ = masking_options(config_, encoder, roles, encoder.vocab_size, true);
@@ -178,8 +178,6 @@ class MaskedTask : public SessionTask {
            std::to_string(masking.lengths.size()) + (masking.lengths.size() == 1 ? " shape" : " shapes");
   }
 
-  const char* shorter_key() const override { return "context"; }
-
  protected:
   void begin() override {
     chunks_.emplace(data_->train.tokens, data_->train.documents, masking_, static_cast<uint64_t>(config_.train.seed));
@@ -217,10 +215,7 @@ MaskedModel make_masked_model(const Config& config, const std::string& from) {
   if (!from.empty()) return is_pretrained_folder(from) ? open_masked_model(from) : open_masked_run(from);
   MaskedModel model;
   model.tokenizer = find_tokenizer(config);
-  model.pretrained =
-      config.model.from.empty()
-          ? describe_masked_model(config, model.tokenizer->vocab_size(), model.tokenizer->roles().pad)
-          : open_pretrained(config.model.from, {.head = ModelHead::kTokens, .lora = lora_options(config)});
+  model.pretrained = first_masked_model(config, model.tokenizer->vocab_size(), model.tokenizer->roles().pad);
   check_masked_vocabulary(model);
   return model;
 }

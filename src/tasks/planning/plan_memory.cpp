@@ -2,7 +2,6 @@
 #include <tuple>
 #include "base/error.h"
 #include "base/process.h"
-#include "distributed/simulate/training_step.h"
 #include "engine/ir/op.h"
 #include "engine/ops/collective/collective.h"
 #include "engine/passes/passes.h"

@@ -154,7 +154,7 @@ Names labels_with(const std::string& folder, Names of_data) {
   const ConfigFile config(folder + "/config.json");
   if (of_data.empty() || config.count("id2label") == 0) return of_data;
   Names own = label_names(config);
-  const auto is_own = [&](const std::string& label) { return std::ranges::find(own, label) != own.end(); };
+  const auto is_own = [&](const std::string& label) { return contains(own, label); };
   return std::ranges::all_of(of_data, is_own) ? own : of_data;
 }
 
@@ -244,8 +244,6 @@ class TextTraining : public SessionTask {
            std::to_string(outputs_.size()) +
            (task_.labels == LabelForm::Kind::kNumbers || pairs_ ? " outputs" : " classes");
   }
-
-  const char* shorter_key() const override { return "context"; }
 
  protected:
   void begin() override {

@@ -1,4 +1,3 @@
-
 #include "base/json.h"
 #include "data/text/pretrained_files.h"
 #include "data/text/sentencepiece/sentencepiece_pretrained.h"
@@ -10,13 +9,11 @@ namespace {
 constexpr const char* kTrained = "the trained model";
 
 TokenizerOptions tokenizer_options(const Config& config) {
-  TokenizerOptions options;
-  options.kind = config.data.tokenizer;
-  options.vocab_size = config.data.vocab_size;
-  options.model_type = config.data.tokenizer_model;
-  options.character_coverage = config.data.character_coverage;
-  options.seed = static_cast<uint64_t>(config.train.seed);
-  return options;
+  return {.kind = config.data.tokenizer,
+      .vocab_size = config.data.vocab_size,
+      .model_type = config.data.tokenizer_model,
+      .character_coverage = config.data.character_coverage,
+      .seed = static_cast<uint64_t>(config.train.seed)};
 }
 
 std::shared_ptr<const Tokenizer> train_one(const Config& config, const std::vector<std::string>& lines) {

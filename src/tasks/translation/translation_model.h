@@ -3,7 +3,6 @@
 #include "models/families/pretrained.h"
 #include "models/modules/encoder_decoder.h"
 #include "models/modules/transformer.h"
-#include "models/nn/parameter_layout.h"
 #include "tasks/translation/tokenizer_pair.h"
 #include "training/run/pretrained_run.h"
 

@@ -136,7 +136,7 @@ class TranslationTask : public SessionTask {
     buckets_ = std::make_unique<Buckets>(choose_buckets(config_, lengths_));
     stream_ = std::make_unique<BatchStream>(*train_, *buckets_, static_cast<uint64_t>(config_.train.seed));
   }
-  const PretrainedModel* pretrained() const override { return model_.pretrained ? &*model_.pretrained : nullptr; }
+  const PretrainedModel* pretrained() const override { return model_.pretrained.get(); }
 
  private:
   TranslationModel model_;

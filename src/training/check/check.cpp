@@ -315,7 +315,7 @@ Finding check_lengths(CheckSubject& subject) {
       const TensorType type = type_in(shape, name);
       std::vector<std::byte>& to = batch[name];
       to.resize(type.bytes());
-      if (std::ranges::find(subject.labels, name) != subject.labels.end()) std::ranges::fill(to, std::byte{0xff});
+      if (contains(subject.labels, name)) std::ranges::fill(to, std::byte{0xff});
       const auto row = static_cast<int64_t>(type.bytes()) / type.shape[0];
       std::memcpy(to.data(), bytes.data(), static_cast<size_t>(std::min(row, row_bytes(subject, name))));
     }

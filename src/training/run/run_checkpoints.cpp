@@ -18,10 +18,7 @@ namespace linnet {
 namespace {
 // Rank 0 tells all ranks the index of the next tensor, or kEnd.
 constexpr int64_t kEnd = -1;
-int64_t announce(Communicator& world, int64_t index) {
-  broadcast(world, 0, std::as_writable_bytes(std::span(&index, 1)));
-  return index;
-}
+int64_t announce(Communicator& world, int64_t index) { return broadcast_value(world, 0, index); }
 
 void give_weights(
     Communicator& world, const TrainingState& states, WholeStates& whole, const PretrainedModel& model, uint64_t seed) {

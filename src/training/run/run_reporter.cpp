@@ -284,7 +284,7 @@ std::vector<std::pair<std::string_view, double>> RunReporter::told_metrics(const
   if (config_.metric != "loss") return {{config_.metric, metric_of(config_, result)}};
   std::vector<std::pair<std::string_view, double>> told;
   for (const auto& [name, value] : result.metrics)
-    if (std::ranges::count(metrics_, std::string_view(name)) > 0) told.emplace_back(name, value);
+    if (contains(metrics_, std::string_view(name))) told.emplace_back(name, value);
   return told;
 }
 

@@ -47,9 +47,7 @@ DataFingerprint::Entry of_folder(const std::string& key, const std::string& path
   return {key, bytes, fmt::format("{:016x}", hash)};
 }
 
-bool is_path_of_data(const std::string& key) {
-  return key == "data_dir" || std::ranges::count(data_file_keys(), key) > 0;
-}
+bool is_path_of_data(const std::string& key) { return key == "data_dir" || contains(data_file_keys(), key); }
 
 // Error(kUser) names keys that --resume may not change. Unchanged data may have moved; changed data give a warning.
 void check_resumable(const Config& saved, const Config& wanted, const std::string& folder) {
@@ -276,7 +274,7 @@ std::unique_ptr<TrainingTask> make_shared_task(
     task->save_assets(folder->path());
   });
   share_files(world, folder->path());
-  broadcast(world, 0, std::as_writable_bytes(std::span(&config.train.micro_batches, 1)));
+  config.train.micro_batches = broadcast_value(world, 0, config.train.micro_batches);
   run_on_all(world, [&] {
     if (world.rank() > 0) task = make(folder->path());
   });
@@ -296,8 +294,7 @@ std::string forecast_of_all(Communicator& world, TrainingTask& task) {
 
 void share_state(Communicator& world, Trainer& trainer, Progress& progress) {
   if (world.size() == 1) return;
-  static_assert(std::is_trivially_copyable_v<Progress>);
-  broadcast(world, 0, std::as_writable_bytes(std::span(&progress, 1)));
+  progress = broadcast_value(world, 0, progress);
   const TrainingState& states = trainer.state();
   states.pull();
   const ParameterLayout& layout = states.layout();
@@ -315,10 +312,7 @@ void share_state(Communicator& world, Trainer& trainer, Progress& progress) {
         broadcast(
             world, 0, std::span(states.flat(state) + slot.offset, static_cast<size_t>(slot.spec.shape.elements())));
   }
-  LossScale scale = trainer.loss_scale();
-  static_assert(std::is_trivially_copyable_v<LossScale>);
-  broadcast(world, 0, std::as_writable_bytes(std::span(&scale, 1)));
-  trainer.set_loss_scale(scale);
+  trainer.set_loss_scale(broadcast_value(world, 0, trainer.loss_scale()));
   for (const auto& [name, type] : states.all_packed())
     broadcast(world, 0, std::span(states.store().data(name), type.bytes()));
   states.push();

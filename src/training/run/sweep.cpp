@@ -205,7 +205,7 @@ class SweepRunner {
     request.on_event = [&](const TrainEvent& event) {
       const int64_t every = configs_[index].train.eval_every;
       const auto wanted = static_cast<int64_t>(std::ceil(share * static_cast<double>(event.total_steps)));
-      steps = std::min(event.total_steps, (wanted + every - 1) / every * every);
+      steps = std::min(event.total_steps, round_up(wanted, every));
       if (share < 1 && steps == event.total_steps && index == 0 && event.step == 1)
         log_warning(fmt::format(
             "nothing is stopped early: eval_every = {}, and runs have {} steps; --set eval_every={} ends rounds sooner",

@@ -205,8 +205,7 @@ class TrainingRun {
   // With max_minutes rank 0's time counts for all ranks.
   void count_time() {
     progress_.seconds = before_ + now() - began_;
-    if (config_.max_minutes > 0 && !is_alone())
-      broadcast(world_, 0, std::as_writable_bytes(std::span(&progress_.seconds, 1)));
+    if (config_.max_minutes > 0 && !is_alone()) progress_.seconds = broadcast_value(world_, 0, progress_.seconds);
   }
 
   bool ends_training(const BatchPosition& batch) const {

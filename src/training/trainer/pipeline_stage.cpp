@@ -78,9 +78,7 @@ Graph PipelineStage::take_ends(const Graph& graph, const std::string& prefix, in
   for (const GraphOutput& output : graph.outputs()) take(ends.shared, stage_shared_input(output.name), false);
   for (const GraphInput& input : graph.inputs())
     if (uses_slots && stages_.batch.contains(input.name)) take(ends.batch, input.name, true);
-  const auto has_output = [&](const std::string& name) {
-    return std::ranges::find(graph.outputs(), name, &GraphOutput::name) != graph.outputs().end();
-  };
+  const auto has_output = [&](const std::string& name) { return contains(graph.outputs(), name, &GraphOutput::name); };
   for (size_t i = 0; has_output(stage_output_name(i)); ++i) ends.out.push_back(stage_output_name(i));
   for (size_t i = 0; has_output(stage_gradient_output(i)); ++i) ends.gradient_out.push_back(stage_gradient_output(i));
 
@@ -346,7 +344,7 @@ float PipelineStage::sum_of_squares(ThreadPool& pool) {
   double sum = 0;
   for (const TrainedRange& range : layout_.ranges()) {
     if (is_copy(layout_, range)) continue;
-    squares_.resize((range.count + kSumBlock - 1) / kSumBlock);
+    squares_.resize(ceil_div(range.count, kSumBlock));
     block_squares(range.count, store_.as<float>(state::kGradient) + range.offset, squares_.data(), pool);
     const double of_range = sum_of<double>(squares_);
     Communicator* const tensor = store_.groups().tensor;

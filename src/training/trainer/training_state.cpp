@@ -269,7 +269,7 @@ std::span<const float> SharedSquares::complete_last_block(std::span<const float>
 }
 
 float SharedSquares::sum(std::span<const float> own, const SliceBounds& bounds, ThreadPool& pool) {
-  blocks_.resize((bounds.back() + kSliceUnit - 1) / kSliceUnit);
+  blocks_.resize(ceil_div(bounds.back(), kSliceUnit));
   const std::span<const float> last = complete_last_block(own, bounds);
   const Slice mine = slice(bounds, world_.rank()), blocks = block_slice(bounds, world_.rank()),
               values = block_values(bounds, world_.rank());

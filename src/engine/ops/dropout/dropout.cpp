@@ -76,7 +76,7 @@ void run_random_uniform(const KernelArgs& args) {
   const int64_t count = args.out[0].elements();
   for_float(args.out[0].type.dtype, [&]<class T>() {
     T* to = args.out[0].as<T>();
-    for_each_index(args.pool, (count + kWords - 1) / kWords, 16 * kWords, [&](int64_t block) {
+    for_each_index(args.pool, ceil_div(count, kWords), 16 * kWords, [&](int64_t block) {
       const auto words =
           philox4x32({static_cast<uint32_t>(block), kUniformDraw, static_cast<uint32_t>(block >> 32), 0}, key);
       for (int64_t i = block * kWords; i < std::min(count, (block + 1) * kWords); ++i)

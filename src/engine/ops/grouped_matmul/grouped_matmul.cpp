@@ -272,8 +272,7 @@ const OpDef kGroupedMatmul{.name = "grouped_matmul",
     .flops = grouped_matmul_flops};
 const OpDef kGroupedMatmulGrad{.name = "grouped_matmul_grad",
     .infer = infer_grouped_matmul_grad,
-    .may_overwrite = [](const Node& node, int,
-                         int input) { return node.attrs.as<GroupedMatmulAttrs>().accumulate && input == 3; },
+    .may_overwrite = [](const Node&, int, int input) { return input == 3; },  // the accumulator
     .can_accumulate = [](const Node& node) { return !node.attrs.as<GroupedMatmulAttrs>().accumulate; },
     .with_accumulator = set_member<&GroupedMatmulAttrs::accumulate>,
     .storage = grouped_matmul_grad_storage,

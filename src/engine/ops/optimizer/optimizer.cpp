@@ -191,8 +191,7 @@ void run_optimizer(const KernelArgs& args) {
 
 void run_squares_reference(const KernelArgs& args) {
   for_float(args.in[0].type.dtype, [&]<class T>() {
-    double sum = 0;
-    for (const double x : args.in[0].numbers<T>()) sum += x * x;
+    const auto sum = sum_of<double>(args.in[0].numbers<T>(), [](double x) { return x * x; });
     args.out[0].as<T>()[0] = static_cast<T>(sum);
   });
 }

@@ -114,7 +114,7 @@ void run_cumsum(const KernelArgs& args) {
   const auto& attrs = args.attrs<CumsumAttrs>();
   const Shape& shape = args.in[0].shape();
   const int64_t size = shape[attrs.axis], outer = shape.elements(0, attrs.axis),
-                inner = shape.elements(attrs.axis + 1, shape.rank()), pieces = (inner + kColumns - 1) / kColumns;
+                inner = shape.elements(attrs.axis + 1, shape.rank()), pieces = ceil_div(inner, kColumns);
   for_float(args.in[0].type.dtype, [&]<class T>() {
     for_each_index(args.pool, outer * pieces, size * std::min(inner, kColumns), [&](int64_t task) {
       const int64_t first = task % pieces * kColumns, at = task / pieces * size * inner + first;
