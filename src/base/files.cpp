@@ -287,7 +287,7 @@ void AppendFile::sync() {
   if (::fsync(descriptor_.get()) != 0) fail_errno("cannot write '" + path_ + "'");
 }
 
-FolderLock::FolderLock(const std::string& folder) {
+FolderLock::FolderLock(const std::string& folder) : folder_(folder) {
   const std::string path = folder + "/.lock";
   descriptor_ = Descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   const int file = descriptor_.get();
@@ -300,6 +300,14 @@ FolderLock::FolderLock(const std::string& folder) {
   const std::string self = std::to_string(::getpid()) + "\n";
   if (::ftruncate(file, 0) != 0 || !write_all(file, self.data(), self.size()))
     fail_errno("cannot write to the run folder '" + folder + "'");
+}
+
+void FolderLock::check() const {
+  struct stat held {
+  }, named{};
+  if (::fstat(descriptor_.get(), &held) != 0 || ::stat((folder_ + "/.lock").c_str(), &named) != 0 ||
+      held.st_ino != named.st_ino || held.st_dev != named.st_dev)
+    fail_user("the folder '", folder_, "' was removed or replaced while this process wrote to it");
 }
 
 TemporaryFolder::TemporaryFolder(const std::string& beginning) : path_(beginning + "XXXXXX") {

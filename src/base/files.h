@@ -101,8 +101,11 @@ void write_file_atomically(const std::string& path, std::string_view text);
 class FolderLock {
  public:
   explicit FolderLock(const std::string& folder);
+  // User error if the folder was removed or replaced since: what is written would mix with another process's files.
+  void check() const;
 
  private:
+  std::string folder_;
   Descriptor descriptor_;  // the file stays: a process that waits for it would hold another than one that makes it anew
 };
 

@@ -200,6 +200,19 @@ TEST_F(Files, ALockedFolderNamesItsHolder) {
   FolderLock again(folder_);
 }
 
+TEST_F(Files, ALockKnowsWhetherItsFolderWasReplaced) {
+  const std::string folder = path("locked");
+  std::filesystem::create_directory(folder);
+  const FolderLock lock(folder);
+  lock.check();
+  std::filesystem::remove_all(folder);
+  EXPECT_NE(error_text(ErrorKind::kUser, [&] { lock.check(); }).find("was removed or replaced"), std::string::npos);
+  std::filesystem::create_directory(folder);
+  const FolderLock other(folder);
+  error_text(ErrorKind::kUser, [&] { lock.check(); });
+  other.check();
+}
+
 TEST_F(Files, AKilledHolderLeavesTheFolderFree) {
   in_child([&] {
     new FolderLock(folder_);  // never destroyed: the process just ends

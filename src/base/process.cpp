@@ -100,6 +100,16 @@ void install(void (*handler)(int)) {
 
 uint64_t resident_bytes() { return status_bytes("\nVmRSS:"); }
 uint64_t peak_resident_bytes() { return status_bytes("\nVmHWM:"); }
+uint64_t own_bytes() { return status_bytes("\nRssAnon:"); }
+
+uint64_t memory_left() {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string key, unit;
+  uint64_t value = 0, left = cgroup_memory_left();
+  while (meminfo >> key >> value >> unit)
+    if (key == "MemAvailable:") left = std::min(left, value * 1024);
+  return left;
+}
 
 std::string memory_limit() {
   struct rlimit limit {};

@@ -11,6 +11,9 @@ namespace linnet {
 // Occupied memory, including shared libraries.
 uint64_t resident_bytes();       // now (VmRSS)
 uint64_t peak_resident_bytes();  // the most it ever was (VmHWM)
+uint64_t own_bytes();            // of resident_bytes(), what is in no file (RssAnon): files' pages the system may drop
+// What the process may still take of the machine's free memory and its cgroups' limits. UINT64_MAX: not known.
+uint64_t memory_left();
 
 // For errors about refused memory: "; the address space is limited to 30 MB (ulimit -v)", or "" without a limit.
 std::string memory_limit();

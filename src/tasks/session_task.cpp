@@ -142,11 +142,24 @@ LossTotal total_loss(int64_t batches, const SharedWork& ranks, FunctionRef<LossT
   return all;
 }
 
-void take_memory(Session& session, const std::string& advice) {
+namespace {
+void reserve_memory(Session& session, const std::string& advice) {
   check_fits(session.store, advice);
   session.allocate();
-  session.store.touch();
   session.trainer->state().initialize_constants();
+}
+
+// Memory is taken once the file's tensors are those of the model, which a configuration may make any size.
+void take_loaded(Session& session, const std::string& advice, const LoadWeights& load) {
+  reserve_memory(session, advice);
+  load_weights(session, load);
+  session.store.touch();
+}
+}  // namespace
+
+void take_memory(Session& session, const std::string& advice) {
+  reserve_memory(session, advice);
+  session.store.touch();
 }
 
 void load_weights(Session& session, const LoadWeights& load) {
@@ -156,14 +169,12 @@ void load_weights(Session& session, const LoadWeights& load) {
 
 void take_weights(Session& session, const std::string& advice, const LoadWeights& load) {
   const PackedWeights packed(session.inference_plans(), session.store);
-  take_memory(session, advice);
-  load_weights(session, load);
+  take_loaded(session, advice, load);
   packed.pack(session.store, session.trainer->pool());
 }
 
 void take_run_weights(Session& session, const std::string& folder) {
-  take_memory(session, "");
-  load_weights(session, weights_of(folder));
+  take_loaded(session, "", weights_of(folder));
 }
 
 std::string SessionTask::advice() const {

@@ -1,6 +1,7 @@
 #include "engine/plan/store.h"
 #include "base/fail.h"
 #include "base/numbers.h"
+#include "base/process.h"
 
 namespace linnet {
 RegionId Store::add_region(std::string name, MemoryKind kind, size_t bytes) {
@@ -54,6 +55,9 @@ bool Store::is_on_host(const Region& region) const {
 }
 
 void Store::allocate() {
+  const uint64_t need = total_bytes(), left = memory_left();
+  if (device().is_host() && need > left)  // a process that takes more is killed without a word
+    fail_user("this needs ", need / 1'000'000, " MB and the machine has ", left / 1'000'000, " MB available");
   for (Region& region : regions_) {
     if (region.owner) {
       region.memory = region.owner->location(region.owned_as);

@@ -87,9 +87,10 @@ class Store {
 
   bool has(const std::string& name) const { return bindings_.contains(name); }
   const Location& find(const std::string& name, size_t bytes) const;  // internal error when unknown or too small
-  void allocate();                                                    // every region, once: addresses, not yet memory
-  void touch() const;                                                 // takes the memory; what was not written is zero
-  std::byte* location(RegionId region) const;                         // on the device
+  // Every region, once: addresses, not yet memory. User error where the machine has too little.
+  void allocate();
+  void touch() const;                          // takes the memory; what was not written is zero
+  std::byte* location(RegionId region) const;  // on the device
   // Copies between host and device; waits.
   void push(const std::string& name) const;
   void pull(const std::string& name) const;

@@ -13,6 +13,7 @@
 #include "models/families/torchvision.h"
 #include "models/families/vit.h"
 #include "onnx/network.h"
+#include "onnx/text_network.h"
 #include "tasks/images/image_session.h"
 #include "tasks/session_task.h"
 #include "tasks/task_table.h"

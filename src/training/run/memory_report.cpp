@@ -1,6 +1,5 @@
 #include "training/run/memory_report.h"
 #include <fmt/format.h>
-#include <fstream>
 #include "base/fail.h"
 #include "base/process.h"
 #include "base/text.h"
@@ -54,13 +53,8 @@ void check_fits(const Store& store, const std::string& advice) {
 }
 
 uint64_t available_memory() {
-  std::ifstream meminfo("/proc/meminfo");
-  std::string key, unit;
-  uint64_t value = 0, available = UINT64_MAX;
-  while (meminfo >> key >> value >> unit)
-    if (key == "MemAvailable:") available = value * 1024;
-  available = std::min(available, cgroup_memory_left());
-  return available == UINT64_MAX ? available : available + resident_bytes();
+  const uint64_t left = memory_left();
+  return left == UINT64_MAX ? left : left + own_bytes();
 }
 
 std::vector<std::string> split_names(const std::string& names) {

@@ -226,8 +226,9 @@ void RunCheckpoints::save_weights(
   save_model(path, trainer_.state().layout(), trainer_.state().values(state), about);
 }
 
-// Called before the first file that refers to the frozen weights.
+// Called before each file, which may refer to the frozen weights.
 void RunCheckpoints::save_frozen() {
+  folder_.check_lock();
   if (frozen_saved_ || !is_first_rank()) return;
   const TrainingState& states = trainer_.state();
   if (!frozen_packed(states.layout()).empty())

@@ -44,6 +44,10 @@ class RunFolder {
   }
   Config load_config() const;  // user error if the folder is not a run
   void lock();                 // user error if another process trains here
+  // User error if lock()'s folder is not there any more, or another.
+  void check_lock() const {
+    if (lock_) lock_->check();
+  }
 
  private:
   std::string path_;
