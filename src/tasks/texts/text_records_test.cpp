@@ -52,6 +52,24 @@ TEST_F(TextFiles, CommentsBeforeAnEntryOfConllAreNoWords) {
   EXPECT_EQ(found, Texts{"Anna #"});
 }
 
+TEST_F(TextFiles, ColumnsThatCountWordsAreRefused) {
+  const std::string sentence =
+      "# text = Don't go\n1-2\tDon't\t_\t_\t_\t_\t_\t_\t_\t_\n1\tDo\tdo\tAUX\t_\t_\t3\taux\t_\t_\n"
+      "2\tn't\tnot\tPART\t_\t_\t3\tadvmod\t_\t_\n3\tgo\tgo\tVERB\t_\t_\t0\troot\t_\t_\n";
+  const std::string path = folder_.write("a.conllu", sentence);
+  for (const bool tagged : {true, false}) {
+    try {
+      if (tagged) read_tagged_texts(path, {});
+      else for_each_text_of_words(path, {}, [](const std::string&) {});
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("a.conllu:2: the first column counts the words"), std::string::npos)
+          << error.what();
+    }
+  }
+  EXPECT_EQ(tagged("1 O\n2 O\n\n1 2 3 4 5 6 7 8 9 O\nmile 2 3 4 5 6 7 8 9 O\n").size(), 2u);
+}
+
 TEST_F(TextFiles, AMissingValueIsNotANull) {
   EXPECT_EQ(problem_of("a.jsonl", R"({"text": "a", "label": null})"), "a.jsonl:1: \"label\" is null");
   EXPECT_EQ(problem_of("b.jsonl", R"({"text": null, "label": "x"})"), "b.jsonl:1: \"text\" is null");
