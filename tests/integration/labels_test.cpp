@@ -143,6 +143,23 @@ TEST_F(Labels, SeveralLabelsOfATextAreFound) {
   ASSERT_EQ(again.exit_code, 0) << again.error;
   EXPECT_EQ(predict(folder_ / "label", "dog b")["labels"], ParsedJson{"state"});
   EXPECT_EQ(predict(folder_ / "label", "b law")["labels"], ParsedJson{"animal"});
+  EXPECT_EQ(again.error.find("its classes are called"), again.error.npos) << again.error;
+
+  // The same in another letter case; other names of as many classes are told.
+  const auto go_on = [&](const ParsedJson& names, const std::string& data) {
+    config["id2label"] = names;
+    folder_.write("out/config.json", config.dump());
+    std::filesystem::remove_all(folder_ / "label");
+    const Outcome trained = train("label", data,
+        {"model.from=" + (folder_ / "out"), "max_steps=1", "learning_rate=1e-30",
+            "data.valid_tsv=" + (folder_ / data)});
+    EXPECT_EQ(trained.exit_code, 0) << trained.error;
+    return trained.error;
+  };
+  EXPECT_EQ(go_on({{"0", "State"}, {"1", "ANIMAL"}}, "fewer.jsonl").find("its classes are called"), again.error.npos);
+  EXPECT_EQ(predict(folder_ / "label", "b law")["labels"], ParsedJson{"animal"});
+  const std::string told = go_on({{"0", "x"}, {"1", "y"}}, "labels.jsonl");
+  EXPECT_NE(told.find("its classes are called x, y; they are taken for animal, state"), told.npos) << told;
 }
 
 TEST_F(Labels, NumbersArePredicted) {
