@@ -337,6 +337,13 @@ TEST(Train, KeepsCheckpointsWhoseAverageIsARunOfItsOwn) {
   const Outcome unknown = run({"runs", folder.path(), "--sort", "accuracy"});
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_NE(unknown.error.find("there are date, exact_match, loss, rate"), std::string::npos) << unknown.error;
+  // The loss breaks ties, as where the best weights are chosen.
+  std::string ties;
+  for (const char* loss : {"0.9", "0.7", "0.8"})
+    ties += std::string("{\"step\":1,\"split\":\"valid\",\"loss\":") + loss + ",\"exact_match\":0.5}\n";
+  folder.write("worse/metrics.jsonl", ties);
+  const Outcome tied = run({"runs", folder / "worse"});
+  EXPECT_NE(tied.out.find("0.7000"), tied.out.npos) << tied.out << tied.error;
 }
 
 // Before the first step, with the keys that make it another.
