@@ -75,8 +75,7 @@ std::vector<TargetedTokens> read_chats(
   }
   if (chats.empty())
     fail_user("'", path, "': no conversation has an answer of the assistant to learn",
-        cut > 0 ? " within " + std::to_string(longest) + " tokens" +
-                      (longest < language.model->max_length() ? "; --set context=N takes longer ones" : "")
+        cut > 0 ? " within " + std::to_string(longest) + " tokens (" + longer_ones(longest, *language.model) + ")"
                 : "");
   if (several > 0)
     log_info(std::to_string(several) + " of " + std::to_string(all) +

@@ -85,13 +85,16 @@ const PretrainedTokenizer& tokenizer_of(
   return *tokenizer;
 }
 
+std::string longer_ones(int64_t longest, const CausalModel& model) {
+  return longest < model.max_length() ? "--set context=N takes longer ones" : "the model takes no more";
+}
+
 void tell_cut_records(
     const char* what, int64_t all, int64_t cut, int64_t left_out, int64_t longest, const CausalModel& model) {
   const std::string of_all = " of " + std::to_string(all) + " " + what + " ";
   if (cut > 0)
     log_warning(std::to_string(cut) + of_all + "are longer than " + std::to_string(longest) +
-                " tokens and are cut there (" +
-                (longest < model.max_length() ? "--set context=N takes longer ones)" : "the model takes no more)"));
+                " tokens and are cut there (" + longer_ones(longest, model) + ")");
   if (left_out > 0) log_warning(std::to_string(left_out) + of_all + "have nothing to learn and are left out");
 }
 }  // namespace linnet
