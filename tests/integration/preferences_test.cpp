@@ -211,6 +211,19 @@ TEST_F(Preferences, TheModelIsWrittenPlannedAndChecked) {
   EXPECT_EQ(checked.exit_code, 0) << checked.out << checked.error;
 }
 
+TEST_F(Preferences, ATokenWithoutARowInTheModelIsNamed) {
+  folder_.write("llama/vocab.txt", contents(model_ + "/vocab.txt") + "added\n");
+  folder_.write("added.jsonl", R"({"prompt": "w1 ", "chosen": "added", "rejected": "w3"})");
+  folder_.write(
+      "chats.jsonl", R"({"messages": [{"role": "user", "content": "w1"}, {"role": "assistant", "content": "added"}]})");
+  Arguments chat = arguments("r", "chats.jsonl", {});
+  chat[1] = "chat";
+  for (const Outcome& outcome : {train("r", "added.jsonl"), run(chat, {.log = "warning"})}) {
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_NE(outcome.error.find(".jsonl:1: the tokenizer writes token "), std::string::npos) << outcome.error;
+  }
+}
+
 TEST_F(Preferences, WhatCannotBeLearnedIsOneLine) {
   folder_.write("one.jsonl", R"({"prompt": "w1", "chosen": "w2"})"
                              "\r\n");

@@ -66,6 +66,7 @@ std::vector<TargetedTokens> read_chats(
     bool is_cut = false, learns = false;
     for (const LearnedText& text : texts) {
       TargetedTokens found = learned_tokens(text, tokenizer);
+      check_tokens(found, *language.model, where);
       is_cut |= cut_tokens(found, longest);
       if (!learns_anything(found)) continue;
       found.goes_on = learns, learns = true;

@@ -128,7 +128,10 @@ class PairReader {
     for (Json record; reader.next(record); ++all) {
       PreferencePair pair = pair_of(record, reader.where());
       bool is_cut = false;
-      for (TargetedTokens& answer : pair.answers) is_cut |= cut_tokens(answer, longest_);
+      for (TargetedTokens& answer : pair.answers) {
+        check_tokens(answer, model_, reader.where());
+        is_cut |= cut_tokens(answer, longest_);
+      }
       cut += is_cut;
       if (std::ranges::all_of(pair.answers, learns_anything)) pairs.push_back(std::move(pair));
     }

@@ -85,6 +85,13 @@ const PretrainedTokenizer& tokenizer_of(
   return *tokenizer;
 }
 
+void check_tokens(const TargetedTokens& tokens, const CausalModel& model, const std::string& where) {
+  for (const int32_t token : tokens.tokens)
+    if (token >= model.vocab_size())
+      fail_user(where, ": the tokenizer writes token ", token, ", and the model has only ", model.vocab_size(),
+          "; it needs rows for added tokens (in transformers resize_token_embeddings)");
+}
+
 std::string longer_ones(int64_t longest, const CausalModel& model) {
   return longest < model.max_length() ? "--set context=N takes longer ones" : "the model takes no more";
 }
