@@ -22,7 +22,7 @@ class Labels : public ::testing::Test {
              std::string("eval_every=80"), std::string("save_every=80"), std::string("schedule=constant")})
       arguments.insert(arguments.end(), {"--set", setting});
     for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
-    return run(arguments);
+    return run(arguments, {.log = "warning"});
   }
   ParsedJson evaluate(const std::string& run_folder, const std::string& data) const {
     const Outcome outcome = run({"eval", folder_ / run_folder, "--data", folder_ / data, "--json"});
@@ -175,6 +175,29 @@ TEST_F(Labels, NumbersArePredicted) {
   EXPECT_LT(predict(folder_ / "out", "the law runs")["number"].get<double>(), 2.5);
   const auto config = ParsedJson::parse(contents(folder_ / "out/config.json"));
   EXPECT_EQ(config["problem_type"], "regression");
+  const Outcome scored = run({"score", folder_ / "regress"}, {.input = "the dog\n"});
+  EXPECT_EQ(scored.exit_code, 2);
+  EXPECT_NE(scored.error.find("learned to label or embed texts"), std::string::npos) << scored.error;
+}
+
+TEST_F(Labels, ARunThatLearnsNothingSaysSo) {
+  std::string words, numbers;
+  for (int i = 0; i < 40; ++i) {
+    words += std::string("the O\ndog ") + (i % 10 == 0 ? "B-X" : "O") + "\n\n";
+    numbers += std::string(kAnimals[i % 2]) + " " + kFillers[i % 5] + "\t2.5\n";
+  }
+  folder_.write("rare.conll", words), folder_.write("valid.conll", "the O\ndog B-X\n\nthe O\n");
+  folder_.write("constant.tsv", numbers);
+  const Outcome tagged =
+      train("tag", "rare.conll", {"data.valid_tsv=" + (folder_ / "valid.conll"), "max_steps=60", "eval_every=60"});
+  EXPECT_NE(
+      tagged.error.find("finds no label of the validation examples: it has learned nothing yet"), std::string::npos)
+      << tagged.error;
+  const Outcome constant = train("regress", "constant.tsv", {"max_steps=1"});
+  EXPECT_NE(constant.error.find("all labels are 2.5: there is nothing to learn"), std::string::npos) << constant.error;
+  folder_.write("one.conll", "the O\ndog B-X\n");
+  const Outcome one = train("tag", "one.conll");
+  EXPECT_NE(one.error.find("a blank line ends each sentence of a CoNLL file"), std::string::npos) << one.error;
 }
 
 TEST_F(Labels, WordsAreTagged) {
