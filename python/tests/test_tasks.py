@@ -169,9 +169,8 @@ def test_classes_of_a_dataset_have_its_names(bert: str) -> None:
     ln.train("classify", Columns({"text": texts, "label": labels}, {"label": kind}), "run", steps=2, num_layers=0)
     with ln.load("run") as model:
         assert model.classify("word0 again").label in ("even", "odd")
-    words = Columns(
-        {"tokens": [["the", "dog"]] * 12, "ner_tags": [[0, 1]] * 12}, {"ner_tags": ListOf(ClassLabel(["O", "B-ANIMAL"]))}
-    )
+    tags = ListOf(ClassLabel(["O", "B-ANIMAL"]))
+    words = Columns({"tokens": [["the", "dog"]] * 12, "ner_tags": [[0, 1]] * 12}, {"ner_tags": tags})
     small: dict[str, typing.Any] = dict(eval_every=1, save_every=1, batch_size=4, steps=1, context=20)
     ln.train("tag", words, "tag", model_from=bert, **small)
     with open("tag.data/train.jsonl", encoding="utf-8") as file:
