@@ -135,10 +135,20 @@ def _cell(field: str, cell: typing.Any) -> typing.Any:
     return cell if field == "label" and (is_number or isinstance(cell, (list, tuple))) else str(cell)
 
 
+def _named(feature: typing.Any, cell: typing.Any) -> typing.Any:
+    """The name that a datasets.ClassLabel gives a number, also within lists; other cells as they are."""
+    cell = cell.tolist() if hasattr(cell, "tolist") else cell
+    if hasattr(feature, "int2str") and isinstance(cell, int):
+        return feature.int2str(cell) if cell >= 0 else None  # -1 stands for an unknown class
+    within = feature[0] if isinstance(feature, list) else getattr(feature, "feature", None)
+    return [_named(within, one) for one in cell] if within is not None and isinstance(cell, list) else cell
+
+
 def _records(data: typing.Any) -> list[dict[str, typing.Any]] | None:
     """Rows by name, of a list of dicts, a dict of columns, pandas or datasets; None for anything else."""
     if hasattr(data, "column_names"):  # datasets.Dataset
-        columns = {name: data[name] for name in data.column_names}
+        features = getattr(data, "features", None) or {}
+        columns = {name: [_named(features.get(name), cell) for cell in data[name]] for name in data.column_names}
     elif hasattr(data, "columns") and hasattr(data, "itertuples"):  # pandas
         columns = dict(zip(map(str, data.columns), zip(*data.itertuples(index=False))))
     elif isinstance(data, dict):

@@ -135,6 +135,50 @@ def test_rows_with_names_go_by_their_names(columns: bool) -> None:
         assert model.classify("word0 again").label in ("even", "odd")
 
 
+class ClassLabel:
+    """As datasets.ClassLabel."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+
+    def int2str(self, value: int) -> str:
+        return self.names[value]
+
+
+class ListOf:
+    """As datasets.Sequence, which is datasets.List in later versions."""
+
+    def __init__(self, feature: ClassLabel) -> None:
+        self.feature = feature
+
+
+class Columns:
+    """As datasets.Dataset."""
+
+    def __init__(self, columns: dict[str, list[typing.Any]], features: dict[str, typing.Any]) -> None:
+        self.columns, self.features, self.column_names = columns, features, list(columns)
+
+    def __getitem__(self, name: str) -> list[typing.Any]:
+        return self.columns[name]
+
+
+def test_classes_of_a_dataset_have_its_names(bert: str) -> None:
+    texts = [f"word{i % 2} again" for i in range(40)]
+    labels = [i % 2 for i in range(40)]
+    kind = ClassLabel(["odd", "even"])
+    ln.train("classify", Columns({"text": texts, "label": labels}, {"label": kind}), "run", steps=2, num_layers=0)
+    with ln.load("run") as model:
+        assert model.classify("word0 again").label in ("even", "odd")
+    tags = ListOf(ClassLabel(["O", "B-ANIMAL"]))
+    words = Columns({"tokens": [["the", "dog"]] * 12, "ner_tags": [[0, 1]] * 12}, {"ner_tags": tags})
+    small: dict[str, typing.Any] = dict(eval_every=1, save_every=1, batch_size=4, steps=1, context=20)
+    ln.train("tag", words, "tag", model_from=bert, **small)
+    with open("tag.data/train.jsonl", encoding="utf-8") as file:
+        assert [json.loads(line)["ner_tags"] for line in file] == [["O", "B-ANIMAL"]] * 12
+    with pytest.raises(ValueError, match=r'row 1, "label" has no value'):
+        ln.train("classify", Columns({"text": ["a", "b"], "label": [0, -1]}, {"label": kind}), "none", steps=1)
+
+
 def test_texts_keep_their_whitespace_and_may_come_from_a_generator() -> None:
     small: dict[str, typing.Any] = dict(steps=1, batch=4, context=16, d_model=16, num_heads=2, num_layers=1)
     text = "once\n\nupon   a\ttime there was a text"

@@ -250,6 +250,21 @@ TEST(Config, RankZeroLeavesAPresetsAdaptersOut) {
   }
 }
 
+TEST(Config, PreferencesNeedABetaAndSmoothTheLabelsOfDpoAlone) {
+  const auto problem = [](const char* method, const char* setting) {
+    Config config = load_config("preferences");
+    set_value(config, std::string("preferences.method=") + method);
+    set_value(config, setting);
+    return user_error([&] { validate(config); });
+  };
+  for (const char* method : {"dpo", "ipo"})
+    EXPECT_EQ(problem(method, "beta=0"), "config: beta = 0 leaves \"" + std::string(method) + "\" nothing to learn");
+  EXPECT_EQ(problem("orpo", "beta=0"), "no error");
+  EXPECT_EQ(problem("dpo", "label_smoothing=0.1"), "no error");
+  for (const char* method : {"ipo", "orpo"})
+    EXPECT_CONTAINS(problem(method, "label_smoothing=0.1"), "label_smoothing is of preferences.method = \"dpo\"");
+}
+
 TEST(Config, PresetsLoadValidateAndSurviveTheirOwnText) {
   ASSERT_GE(presets().size(), 6u);
   for (const Preset& preset : presets()) {

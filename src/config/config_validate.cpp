@@ -189,7 +189,13 @@ void require_batch_size(const DataConfig& data) {
 
 void check_language(const Config& config) {
   const DataConfig& data = config.data;
-  if (data.task == "preferences") require_batch_size(data);
+  if (data.task == "preferences") {
+    require_batch_size(data);
+    const std::string& method = config.preferences.method;
+    require(config.preferences.beta > 0 || method == "orpo", "beta = 0 leaves \"" + method + "\" nothing to learn");
+    require(config.train.label_smoothing == 0 || method == "dpo",
+        "label_smoothing is of preferences.method = \"dpo\"; \"" + method + "\" has none");
+  }
   require(data.train_source.empty() && data.train_tsv.empty(),
       "task = \"" + data.task + "\" reads one text, given as `text`, but a file of pairs is given");
   require(data.token_bytes != 3, named("token_bytes", data.token_bytes) + " is neither 2 nor 4");

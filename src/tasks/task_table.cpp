@@ -69,7 +69,8 @@ constexpr std::array kActions{
         .make = make_text_task,
         .evaluate = evaluate_texts,
         .no_translation = "learned to label texts, not translation",
-        .no_score = "is a classifier; `linnet predict` gives the probabilities of its classes",
+        .no_score =
+            "learned to label or embed texts, which gives a text no probability (`linnet predict`, `linnet embed`)",
         .predict = predict_texts,
         .tokenizer = load_text_tokenizer,
         .inspect = inspect_classifier,
@@ -78,7 +79,7 @@ constexpr std::array kActions{
         .make = make_image_task,
         .evaluate = evaluate_images,
         .no_translation = "learned to tell images apart, not translation",
-        .no_score = "is a classifier; `linnet predict` gives the probabilities of its classes",
+        .no_score = "learned to label images, which gives a text no probability; `linnet predict` labels them",
         .predict = predict_images,
         .no_tokenizer = "reads images, not text: it has no tokenizer",
         .no_inspection = "classifies images; `linnet inspect` looks at models of text",

@@ -76,6 +76,7 @@ TEST_F(BadInput, CommandLines) {
   expect_refused(run({"train", "dates", "--steps"}), {"linnet: --steps needs a value ("});
   expect_refused(
       run({"train", "dates", "--set", "metric=f1"}), {"no metric \"f1\"; it has loss, bleu, chrf, exact_match"});
+  expect_refused(run({"train", "dates", "--set", "metric=rouge"}), {"no metric \"rouge\"; it has loss, bleu, chrf"});
   expect_refused(run({"train", "dates", "--threads", "many"}), {"--threads", "many"});
   expect_refused(run({"train", "dates", "--threads", "-1"}), {"--threads", "-1", "512"});
   expect_refused(run({"train", "dates", "--threads", "99999999999999999999"}), {"--threads"});

@@ -509,7 +509,7 @@ TEST_F(Classification, BadInputIsOneLine) {
     EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
   };
   folder_.write("odd.tsv", "the dog\tanimal\r\nthe law\tplant\r\n");
-  refused({"valid_tsv=odd.tsv"}, "the label 'plant' is none of the 2 the model was trained on");
+  refused({"valid_tsv=odd.tsv"}, "the label 'plant' is none of the 2 the model was trained on: ");
   folder_.write("one.tsv", "the dog\tanimal\r\nthe cat\tanimal\r\n");
   refused({"train_tsv=one.tsv"}, "has one label only");
   folder_.write("tabs.tsv", "the dog\tanimal\r\nno label here\r\n");

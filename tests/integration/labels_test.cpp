@@ -22,7 +22,7 @@ class Labels : public ::testing::Test {
              std::string("eval_every=80"), std::string("save_every=80"), std::string("schedule=constant")})
       arguments.insert(arguments.end(), {"--set", setting});
     for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
-    return run(arguments);
+    return run(arguments, {.log = "warning"});
   }
   ParsedJson evaluate(const std::string& run_folder, const std::string& data) const {
     const Outcome outcome = run({"eval", folder_ / run_folder, "--data", folder_ / data, "--json"});
@@ -143,6 +143,23 @@ TEST_F(Labels, SeveralLabelsOfATextAreFound) {
   ASSERT_EQ(again.exit_code, 0) << again.error;
   EXPECT_EQ(predict(folder_ / "label", "dog b")["labels"], ParsedJson{"state"});
   EXPECT_EQ(predict(folder_ / "label", "b law")["labels"], ParsedJson{"animal"});
+  EXPECT_EQ(again.error.find("its classes are called"), again.error.npos) << again.error;
+
+  // The same in another letter case; other names of as many classes are told.
+  const auto go_on = [&](const ParsedJson& names, const std::string& data) {
+    config["id2label"] = names;
+    folder_.write("out/config.json", config.dump());
+    std::filesystem::remove_all(folder_ / "label");
+    const Outcome trained = train("label", data,
+        {"model.from=" + (folder_ / "out"), "max_steps=1", "learning_rate=1e-30",
+            "data.valid_tsv=" + (folder_ / data)});
+    EXPECT_EQ(trained.exit_code, 0) << trained.error;
+    return trained.error;
+  };
+  EXPECT_EQ(go_on({{"0", "State"}, {"1", "ANIMAL"}}, "fewer.jsonl").find("its classes are called"), again.error.npos);
+  EXPECT_EQ(predict(folder_ / "label", "b law")["labels"], ParsedJson{"animal"});
+  const std::string told = go_on({{"0", "x"}, {"1", "y"}}, "labels.jsonl");
+  EXPECT_NE(told.find("its classes are called x, y; they are taken for animal, state"), told.npos) << told;
 }
 
 TEST_F(Labels, NumbersArePredicted) {
@@ -158,6 +175,29 @@ TEST_F(Labels, NumbersArePredicted) {
   EXPECT_LT(predict(folder_ / "out", "the law runs")["number"].get<double>(), 2.5);
   const auto config = ParsedJson::parse(contents(folder_ / "out/config.json"));
   EXPECT_EQ(config["problem_type"], "regression");
+  const Outcome scored = run({"score", folder_ / "regress"}, {.input = "the dog\n"});
+  EXPECT_EQ(scored.exit_code, 2);
+  EXPECT_NE(scored.error.find("learned to label or embed texts"), std::string::npos) << scored.error;
+}
+
+TEST_F(Labels, ARunThatLearnsNothingSaysSo) {
+  std::string words, numbers;
+  for (int i = 0; i < 40; ++i) {
+    words += std::string("the O\ndog ") + (i % 10 == 0 ? "B-X" : "O") + "\n\n";
+    numbers += std::string(kAnimals[i % 2]) + " " + kFillers[i % 5] + "\t2.5\n";
+  }
+  folder_.write("rare.conll", words), folder_.write("valid.conll", "the O\ndog B-X\n\nthe O\n");
+  folder_.write("constant.tsv", numbers);
+  const Outcome tagged =
+      train("tag", "rare.conll", {"data.valid_tsv=" + (folder_ / "valid.conll"), "max_steps=60", "eval_every=60"});
+  EXPECT_NE(
+      tagged.error.find("finds no label of the validation examples: it has learned nothing yet"), std::string::npos)
+      << tagged.error;
+  const Outcome constant = train("regress", "constant.tsv", {"max_steps=1"});
+  EXPECT_NE(constant.error.find("all labels are 2.5: there is nothing to learn"), std::string::npos) << constant.error;
+  folder_.write("one.conll", "the O\ndog B-X\n");
+  const Outcome one = train("tag", "one.conll");
+  EXPECT_NE(one.error.find("a blank line ends each sentence of a CoNLL file"), std::string::npos) << one.error;
 }
 
 TEST_F(Labels, WordsAreTagged) {

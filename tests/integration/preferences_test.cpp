@@ -211,11 +211,28 @@ TEST_F(Preferences, TheModelIsWrittenPlannedAndChecked) {
   EXPECT_EQ(checked.exit_code, 0) << checked.out << checked.error;
 }
 
+TEST_F(Preferences, ATokenWithoutARowInTheModelIsNamed) {
+  folder_.write("llama/vocab.txt", contents(model_ + "/vocab.txt") + "added\n");
+  folder_.write("added.jsonl", R"({"prompt": "w1 ", "chosen": "added", "rejected": "w3"})");
+  folder_.write(
+      "chats.jsonl", R"({"messages": [{"role": "user", "content": "w1"}, {"role": "assistant", "content": "added"}]})");
+  Arguments chat = arguments("r", "chats.jsonl", {});
+  chat[1] = "chat";
+  for (const Outcome& outcome : {train("r", "added.jsonl"), run(chat, {.log = "warning"})}) {
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_NE(outcome.error.find(".jsonl:1: the tokenizer writes token "), std::string::npos) << outcome.error;
+  }
+}
+
 TEST_F(Preferences, WhatCannotBeLearnedIsOneLine) {
   folder_.write("one.jsonl", R"({"prompt": "w1", "chosen": "w2"})"
                              "\r\n");
   folder_.write("mixed.jsonl", R"({"prompt": ["w1"], "chosen": "w2", "rejected": "w3"})");
   folder_.write("empty.jsonl", "");
+  folder_.write("question.jsonl", R"({"question": "w1", "chosen": "w2", "rejected": "w3"})");
+  std::string words;
+  for (int i = 0; i < 200; ++i) words += "w1 ";
+  folder_.write("long.jsonl", R"({"prompt": ")" + words + R"(", "chosen": "w2", "rejected": "w3"})");
   folder_.write("blank.jsonl", R"({"prompt": "w1", "chosen": "", "rejected": ""})");
   folder_.write("user.jsonl",
       R"({"chosen": [{"role": "user", "content": "w1"}], "rejected": [{"role": "user", "content": "w1"}]})");
@@ -225,12 +242,16 @@ TEST_F(Preferences, WhatCannotBeLearnedIsOneLine) {
   for (const auto& [data, part] : {std::pair{"one.jsonl", "one.jsonl:1: there is no \"rejected\""},
            {"mixed.jsonl", "are all texts, or lists of messages"}, {"empty.jsonl", "has no pair of answers"},
            {"blank.jsonl", "blank.jsonl:1: both answers are empty"}, {"user.jsonl", "has no pair of answers"},
-           {"weights.jsonl", "has no pair of answers"}, {"none.jsonl", "none.jsonl"}}) {
+           {"weights.jsonl", "has no pair of answers"}, {"none.jsonl", "none.jsonl"},
+           {"question.jsonl", "question.jsonl:1: there is no \"prompt\""},
+           {"long.jsonl", "has no pair of answers within 24 tokens (--set context=N takes longer ones)"}}) {
     const Outcome outcome = train("r", data);
     EXPECT_EQ(outcome.exit_code, 2) << data;
     EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
     EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
   }
+  const Outcome most = train("r", "long.jsonl", {"context=100000"});
+  EXPECT_NE(most.error.find("tokens (the model takes no more)"), std::string::npos) << most.error;
   const Outcome none = train("r", "texts.jsonl", {"model.from="});
   EXPECT_NE(none.error.find("it needs model.from"), std::string::npos) << none.error;
 }

@@ -211,6 +211,9 @@ TEST_F(Related, WhatDoesNotFitEmbeddingsIsOneLine) {
       "{\"anchor\": \"a\", \"positive\": \"b\", \"negatives\": [\"c\"]}\n{\"anchor\": \"a\", \"positive\": \"b\"}\n");
   folder_.write("blank.tsv", "a\tb\nc\t \n");
   folder_.write("empty.tsv", "");
+  std::string equal = "sentence1,sentence2,score\n";
+  for (int i = 0; i < 20; ++i) equal += std::string(kWords[i % 8]) + "," + kOthers[i % 8] + ",1\n";
+  folder_.write("equal.csv", equal);
   for (const auto& [data, setting, part] :
       {std::tuple{"single.tsv", "seed=1", "single.tsv:1: no field is called \"positive\" (there are 1)"},
           {"high.csv", "embeddings.loss=cosine", "high.csv:2: the score 4.5 is no cosine, from -1 to 1"},
@@ -218,6 +221,8 @@ TEST_F(Related, WhatDoesNotFitEmbeddingsIsOneLine) {
           {"blank.tsv", "seed=1", "blank.tsv:2: a text is empty"},
           {"empty.tsv", "seed=1", "empty.tsv' has no pairs of texts"},
           {"pairs.tsv", "embeddings.loss=cosent", "learns of pairs with scores"},
+          {"equal.csv", "seed=1", "learns of pairs with different scores, and all scores are equal"},
+          {"pairs.tsv", "batch_size=1", "batch_size = 1 has none"},
           {"pairs.tsv", "embeddings.loss=triplet", "learns of triplets, and the examples have two texts"},
           {"scored.tsv", "embeddings.loss=in_batch", "the pairs have scores (use cosent or cosine)"},
           {"pairs.tsv", "metric=spearman", "metric = \"spearman\" is of pairs with scores"},

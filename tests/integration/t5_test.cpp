@@ -132,6 +132,8 @@ TEST_F(T5Run, AMarianFolderIsTrainedOn) {
   const Outcome trained = train_t5("m", {"architecture=marian", "max_seq_len=20", "metric=loss", "max_steps=20",
                                             "eval_every=10", "model.from=" + (folder_ / "marian")});
   ASSERT_EQ(trained.exit_code, 0) << trained.error;
+  const Outcome longer = train_t5("longer", {"architecture=marian", "model.from=" + (folder_ / "marian")});
+  EXPECT_NE(longer.error.find("the model takes 20 tokens (--set max_seq_len=20)"), std::string::npos) << longer.error;
   ASSERT_EQ(run({"export", folder_ / "m", "--out", folder_ / "out"}).exit_code, 0);
   const Outcome evaluated = run({"eval", folder_ / "out", "--source", folder_ / "source.txt", "--target",
       folder_ / "target.txt", "--beam", "1", "--json"});

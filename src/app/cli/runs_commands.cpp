@@ -151,6 +151,7 @@ bool is_metric(const std::string& key) {
 void read_metrics(const std::string& path, Row& row) {
   constexpr double kKeep = 0.95;  // of the running average of rates
   const std::string text = file_exists(path) ? read_file(path) : "";
+  double valid = 0;  // the loss that row.valid tells
   for (size_t start = 0, end; (end = text.find('\n', start)) != text.npos; start = end + 1) {
     const Json line = Json::parse_or_null(std::string_view(text).substr(start, end - start), JsonLimits::settings());
     if (!line.is_object() || !line.contains("step") || !line.contains("loss") || !line["loss"].is_number()) continue;
@@ -169,9 +170,11 @@ void read_metrics(const std::string& path, Row& row) {
       if (row.shown.empty() && !is_loss(key)) row.shown = key;  // the metric that chooses the best weights is first
       const auto [best, fresh] = row.best.emplace(key, number);
       const bool better = fresh || (is_loss(key) ? number < best->second : number > best->second);
+      const auto loss = line["loss"].get<double>();
+      const bool ties = number == best->second && loss < valid;  // as TrainingRun breaks ties
       if (better) best->second = number;
-      if (better && key == (row.shown.empty() ? "loss" : row.shown))
-        row.valid = fmt::format("{:.4f}", line["loss"].get<double>());
+      if ((better || ties) && key == (row.shown.empty() ? "loss" : row.shown))
+        valid = loss, row.valid = fmt::format("{:.4f}", loss);
     }
   }
   if (!row.shown.empty()) row.best_text = fmt::format("{} {:.4f}", row.shown, row.best[row.shown]);

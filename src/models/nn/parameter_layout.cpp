@@ -65,7 +65,9 @@ void check_patterns(const std::vector<ParameterSpec>& specs, const std::vector<s
   for (const std::string& pattern : patterns) {
     const auto matched = [&](const ParameterSpec& spec) { return spec.trainable && matches(spec.name, pattern); };
     if (std::none_of(specs.begin(), specs.end(), matched))
-      fail_user("no parameter of the model is called \"", pattern, "\"; there are ", name_kinds(specs));
+      fail_user("no parameter of the model is called \"", pattern, "\"",
+          pattern.find(',') == pattern.npos ? "" : " (several patterns are a list: [\"a\", \"b\"])", "; there are ",
+          name_kinds(specs));
   }
 }
 

@@ -56,6 +56,7 @@ TEST(ParameterGroups, APatternWithoutAParameterAndAFrozenModelAreUserErrors) {
     }
   };
   refused({{.patterns = {"haed.*"}, .frozen = true}}, "haed.*");
+  refused({{.patterns = {"head.*, body.*"}}}, "\"head.*, body.*\" (several patterns are a list: [\"a\", \"b\"])");
   refused({{.patterns = {"*"}, .frozen = true}}, "nothing is left to train");
 }
 }  // namespace

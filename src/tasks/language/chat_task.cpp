@@ -66,6 +66,7 @@ std::vector<TargetedTokens> read_chats(
     bool is_cut = false, learns = false;
     for (const LearnedText& text : texts) {
       TargetedTokens found = learned_tokens(text, tokenizer);
+      check_tokens(found, *language.model, where);
       is_cut |= cut_tokens(found, longest);
       if (!learns_anything(found)) continue;
       found.goes_on = learns, learns = true;
@@ -75,8 +76,7 @@ std::vector<TargetedTokens> read_chats(
   }
   if (chats.empty())
     fail_user("'", path, "': no conversation has an answer of the assistant to learn",
-        cut > 0 ? " within " + std::to_string(longest) + " tokens" +
-                      (longest < language.model->max_length() ? "; --set context=N takes longer ones" : "")
+        cut > 0 ? " within " + std::to_string(longest) + " tokens (" + longer_ones(longest, *language.model) + ")"
                 : "");
   if (several > 0)
     log_info(std::to_string(several) + " of " + std::to_string(all) +

@@ -128,13 +128,16 @@ class PairReader {
     for (Json record; reader.next(record); ++all) {
       PreferencePair pair = pair_of(record, reader.where());
       bool is_cut = false;
-      for (TargetedTokens& answer : pair.answers) is_cut |= cut_tokens(answer, longest_);
+      for (TargetedTokens& answer : pair.answers) {
+        check_tokens(answer, model_, reader.where());
+        is_cut |= cut_tokens(answer, longest_);
+      }
       cut += is_cut;
       if (std::ranges::all_of(pair.answers, learns_anything)) pairs.push_back(std::move(pair));
     }
     if (pairs.empty())
       fail_user("'", path, "' has no pair of answers",
-          cut > 0 ? " within " + std::to_string(longest_) + " tokens; --set context=N takes longer ones" : "");
+          cut > 0 ? " within " + std::to_string(longest_) + " tokens (" + longer_ones(longest_, model_) + ")" : "");
     tell_cut_records("pairs", all, cut, all - std::ssize(pairs), longest_, model_);
     return pairs;
   }
@@ -147,6 +150,8 @@ class PairReader {
           "\"; each line has a \"prompt\", a \"chosen\" and a \"rejected\" answer");
     if (chosen->is_array() && rejected->is_array())
       return of_messages(prompt, *chosen, *rejected, training_tools(record, where), where);
+    if (!prompt && chosen->is_string() && rejected->is_string())
+      fail_user(where, ": there is no \"prompt\"; texts need one, and lists of messages may begin with it");
     if (!chosen->is_string() || !rejected->is_string() || !prompt || !prompt->is_string())
       fail_user(where, ": \"prompt\", \"chosen\" and \"rejected\" are all texts, or lists of messages");
     if (chosen->text().empty() && rejected->text().empty()) fail_user(where, ": both answers are empty");

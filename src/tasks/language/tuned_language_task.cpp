@@ -85,13 +85,23 @@ const PretrainedTokenizer& tokenizer_of(
   return *tokenizer;
 }
 
+void check_tokens(const TargetedTokens& tokens, const CausalModel& model, const std::string& where) {
+  for (const int32_t token : tokens.tokens)
+    if (token >= model.vocab_size())
+      fail_user(where, ": the tokenizer writes token ", token, ", and the model has only ", model.vocab_size(),
+          "; it needs rows for added tokens (in transformers resize_token_embeddings)");
+}
+
+std::string longer_ones(int64_t longest, const CausalModel& model) {
+  return longest < model.max_length() ? "--set context=N takes longer ones" : "the model takes no more";
+}
+
 void tell_cut_records(
     const char* what, int64_t all, int64_t cut, int64_t left_out, int64_t longest, const CausalModel& model) {
   const std::string of_all = " of " + std::to_string(all) + " " + what + " ";
   if (cut > 0)
     log_warning(std::to_string(cut) + of_all + "are longer than " + std::to_string(longest) +
-                " tokens and are cut there (" +
-                (longest < model.max_length() ? "--set context=N takes longer ones)" : "the model takes no more)"));
+                " tokens and are cut there (" + longer_ones(longest, model) + ")");
   if (left_out > 0) log_warning(std::to_string(left_out) + of_all + "have nothing to learn and are left out");
 }
 }  // namespace linnet

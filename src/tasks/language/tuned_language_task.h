@@ -66,6 +66,10 @@ template <class Record, class Read> std::pair<std::vector<Record>, std::vector<R
   return {std::move(train), std::move(valid)};
 }
 
+// User error for a token that the tokenizer has and the model has not.
+void check_tokens(const TargetedTokens& tokens, const CausalModel& model, const std::string& where);
+// What to do about records of more than `longest` tokens, for messages.
+std::string longer_ones(int64_t longest, const CausalModel& model);
 void tell_cut_records(
     const char* what, int64_t all, int64_t cut, int64_t left_out, int64_t longest, const CausalModel& model);
 

@@ -68,8 +68,12 @@ class Classification : public TextTask {
   Names outputs(const TextRecords& train, const std::string& path) const override {
     const Names labels = train.labels();
     const std::set<std::string> names(labels.begin(), labels.end());
-    for (const TextRecord& record : train.records)
+    for (const TextRecord& record : train.records) {
       if (label_text(record.label).empty()) fail_user(record.where, ": the label is empty");
+      if (record.label.is_array())
+        fail_user(record.where, ": the label ", label_text(record.label), " is a list, and one class is wanted; ",
+            "--set data.task=", train.images ? "images_" : "", "several_labels learns several");
+    }
     check_are_classes(names, path, train.images);
     const Names classes = class_names(names);
     if (classes.size() < 2) fail_user("'", path, "' has one label only: there is nothing to tell apart");

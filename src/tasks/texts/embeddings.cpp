@@ -47,6 +47,9 @@ EmbeddingLoss loss_of(const EmbeddingsConfig& config, const TextRecords& records
 std::string misfit(const EmbeddingLoss& loss, const TextRecords& records) {
   const bool by_score = loss.kind == Kind::kCosent || loss.kind == Kind::kCosine, scores = has_scores(records);
   if (by_score && !scores) return "learns of pairs with scores, and there is no field \"score\"";
+  const auto is_first = [&](const TextRecord& record) { return record.label == records.records[0].label; };
+  if (loss.kind == Kind::kCosent && std::ranges::all_of(records.records, is_first))
+    return "learns of pairs with different scores, and all scores are equal";
   if (!by_score && scores)
     return "learns of pairs that belong together, and the pairs have scores (use cosent or cosine)";
   if (loss.kind == Kind::kTriplet && loss.parts < 3) return "learns of triplets, and the examples have two texts";
@@ -88,6 +91,9 @@ class Embeddings : public TextTask {
     encoder.training_loss = loss_of(config.embeddings, train, width);
     const std::string wrong = misfit(encoder.training_loss, train);
     if (valid && !wrong.empty()) fail_user("embeddings.loss = \"", config.embeddings.loss, "\" ", wrong);
+    if (valid && encoder.training_loss.is_of_batch() && encoder.training_loss.parts == 2 &&
+        config.data.batch_size * config.train.accumulate_steps == 1)
+      fail_user("embeddings learn of the other pairs of a batch, and batch_size = 1 has none");
     // Validation examples of another form get a loss that fits them.
     const TextRecords& judged = valid ? *valid : train;
     encoder.evaluation_loss = loss_of(config.embeddings, judged, width);

@@ -272,6 +272,13 @@ TextRecords read_columns(const std::string& path, bool tagged) {
     for (const WordLine& line : lines)
       if (line.columns < 2 && tagged)
         fail_user(line.where, ": expected a word and its tag, found '", line.word, "' alone");
+    const auto is_counted = [](const WordLine& line) {  // "3", or "3-4" for a token of two words
+      return line.columns >= 10 && is_digits(line.word.substr(0, line.word.find_first_of("-.")));
+    };
+    if (!lines.empty() && std::ranges::all_of(lines, is_counted))
+      fail_user(lines[0].where,
+          ": the first column counts the words, as in CoNLL-U; a line begins with its word and ends with its tag "
+          "(`cut -f 2,4` leaves words and their parts of speech)");
     if (!lines.empty())
       found.records.push_back(join(mapped(lines, &WordLine::word), mapped(lines, &WordLine::tag), lines[0].where));
     lines.clear();
@@ -336,7 +343,7 @@ TextRecords read_tagged_texts(const std::string& path, const DataConfig& data) {
 }
 
 void for_each_text_of_words(const std::string& path, const DataConfig& data, const UseText& use) {
-  constexpr std::string_view kColumns[] = {".conll", ".iob", ".iob2", ".bio", ".bioes"};
+  constexpr std::string_view kColumns[] = {".conll", ".conllu", ".iob", ".iob2", ".bio", ".bioes"};
   if (std::ranges::any_of(kColumns, [&](std::string_view ending) { return has_ending(path, ending); })) {
     for (const TextRecord& record : read_columns(path, false).records) use(record.text);
     return;

@@ -24,6 +24,8 @@ class Regression : public TextTask {
     float largest = 0;
     for (const TextRecord& record : train.records)  // checks the labels early
       for (const float number : label(record, {}, names)) largest = std::max(largest, std::abs(number));
+    if (std::ranges::all_of(train.records, [&](const TextRecord& record) { return record.label == first; }))
+      log_warning("all labels are " + label_text(first) + ": there is nothing to learn");
     if (largest > kMost)
       log_warning(
           printed("the labels reach %g: numbers so far from 0 are hardly learned; divide them, for example by %g",

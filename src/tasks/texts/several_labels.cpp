@@ -2,6 +2,7 @@
 #include <set>
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/numbers.h"
 #include "base/text.h"
 #include "data/examples/text/record_reader.h"
 #include "tasks/texts/text_classifier.h"
@@ -11,8 +12,8 @@ namespace linnet {
 namespace {
 constexpr double kThreshold = 0.5;  // of a label's probability
 
-// A record's labels: a list in JSON; in a table "a|b", "a;b" or "a,b", by the first of these separators that occurs.
-Names labels_of_record(const TextRecord& record) {
+// A list in JSON; in a table "a|b", "a;b" or "a,b", by the first of these separators that occurs.
+Names read_labels(const TextRecord& record) {
   if (record.label.is_array()) return mapped(record.label, label_text);
   Names labels;
   std::string text = label_text(record.label);
@@ -31,6 +32,16 @@ Names labels_of_record(const TextRecord& record) {
     if (text.find(each) != text.npos) separator = each;
   for (const std::string_view part : split(text, separator))
     if (!trimmed(part).empty()) labels.emplace_back(trimmed(part));
+  return labels;
+}
+
+// User error for a number for each class (transformers' form), such as [1, 0, 0] or [true, false, false].
+Names labels_of_record(const TextRecord& record) {
+  Names labels = read_labels(record);
+  for (const std::string& label : labels)
+    if (std::ranges::count(labels, label) > 1 && (parse_finite(label) || label == "true" || label == "false"))
+      fail_user(record.where, ": the labels ", label_text(record.label), " have ", label,
+          " twice; labels are a list of names such as [\"a\", \"b\"], not a number for each class");
   return labels;
 }
 

@@ -96,6 +96,8 @@ std::string record_text(const Json& record, const std::string& name, const std::
 
 Json record_label(const Json& record, const std::string& name, const std::string& where) {
   const Json& value = record_value(record, name, where);
+  if (value.is_object())
+    fail_user(where, ": \"", name, "\" is an object; a label is a text or a number, and several are a list");
   return value.is_string() ? Json(trimmed(value.text())) : value;
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include "base/error.h"
 #include "tasks/texts/marked_texts.h"
+#include "tasks/texts/text_task.h"
 #include "temporary_folder.h"
 
 namespace linnet {
@@ -24,6 +25,19 @@ class TextFiles : public ::testing::Test {
     return "";
   }
 
+  // Of labels, once the task sees all of them.
+  std::string label_problem(const char* task, const std::string& name, const std::string& text) {
+    Config config;
+    config.data.task = task;
+    const TextRecords records = read_text_records(folder_.write(name, text), {});
+    try {
+      text_task(config).outputs(records, name);
+    } catch (const Error& error) {
+      return std::string(error.what()).substr(folder_.path().size() + 1);
+    }
+    return "";
+  }
+
   testing::TemporaryFolder folder_;
 };
 
@@ -38,11 +52,51 @@ TEST_F(TextFiles, CommentsBeforeAnEntryOfConllAreNoWords) {
   EXPECT_EQ(found, Texts{"Anna #"});
 }
 
+TEST_F(TextFiles, ColumnsThatCountWordsAreRefused) {
+  const std::string sentence =
+      "# text = Don't go\n1-2\tDon't\t_\t_\t_\t_\t_\t_\t_\t_\n1\tDo\tdo\tAUX\t_\t_\t3\taux\t_\t_\n"
+      "2\tn't\tnot\tPART\t_\t_\t3\tadvmod\t_\t_\n3\tgo\tgo\tVERB\t_\t_\t0\troot\t_\t_\n";
+  const std::string path = folder_.write("a.conllu", sentence);
+  for (const bool tagged : {true, false}) {
+    try {
+      if (tagged) read_tagged_texts(path, {});
+      else for_each_text_of_words(path, {}, [](const std::string&) {});
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("a.conllu:2: the first column counts the words"), std::string::npos)
+          << error.what();
+    }
+  }
+  EXPECT_EQ(tagged("1 O\n2 O\n\n1 2 3 4 5 6 7 8 9 O\nmile 2 3 4 5 6 7 8 9 O\n").size(), 2u);
+}
+
 TEST_F(TextFiles, AMissingValueIsNotANull) {
   EXPECT_EQ(problem_of("a.jsonl", R"({"text": "a", "label": null})"), "a.jsonl:1: \"label\" is null");
   EXPECT_EQ(problem_of("b.jsonl", R"({"text": null, "label": "x"})"), "b.jsonl:1: \"text\" is null");
   EXPECT_EQ(problem_of("c.jsonl", "{\"text\": \"a\", \"label\": 1}\n{\"text\": \"b\"}\n"),
       "c.jsonl:2: there is no \"label\"");
+}
+
+TEST_F(TextFiles, AnObjectIsNoLabel) {
+  EXPECT_EQ(problem_of("a.jsonl", R"({"text": "a", "label": {"x": 1}})"),
+      "a.jsonl:1: \"label\" is an object; a label is a text or a number, and several are a list");
+}
+
+TEST_F(TextFiles, AListIsNoClass) {
+  EXPECT_EQ(label_problem("classification", "a.jsonl", "{\"text\":\"a\",\"label\":[\"x\"]}\n"),
+      "a.jsonl:1: the label [\"x\"] is a list, and one class is wanted; --set data.task=several_labels learns several");
+}
+
+TEST_F(TextFiles, ANumberForEachClassIsNoListOfLabels) {
+  const auto problem = [&](const std::string& labels) {
+    return label_problem("several_labels", "a.jsonl", "{\"text\":\"a\",\"labels\":" + labels + "}\n");
+  };
+  const std::string why = " twice; labels are a list of names such as [\"a\", \"b\"], not a number for each class";
+  EXPECT_EQ(problem("[1.0,0.0,0.0]"), "a.jsonl:1: the labels [1.0,0.0,0.0] have 0.0" + why);
+  EXPECT_EQ(problem("[1,0,1]"), "a.jsonl:1: the labels [1,0,1] have 1" + why);
+  EXPECT_EQ(problem("[true,false,false]"), "a.jsonl:1: the labels [true,false,false] have false" + why);
+  EXPECT_EQ(label_problem("several_labels", "b.tsv", "a\t0 | 1 | 0\n"), "b.tsv:1: the labels 0 | 1 | 0 have 0" + why);
+  for (const char* names : {"[\"a\",\"b\"]", "[3,17]", "[\"a\",\"a\"]", "\"a|b\"", "5"}) EXPECT_EQ(problem(names), "");
 }
 
 TEST_F(TextFiles, MissingColumnsAreNamedTogetherAtTheHeading) {

@@ -84,7 +84,8 @@ Answer TextTask::answer(
 size_t output_of(const std::string& name, const Names& outputs, const std::string& where, const char* what) {
   const auto found = std::ranges::find(outputs, name);
   if (found == outputs.end())
-    fail_user(where, ": the ", what, " '", name, "' is none of the ", outputs.size(), " the model was trained on");
+    fail_user(where, ": the ", what, " '", name, "' is none of the ", outputs.size(),
+        " the model was trained on: ", first_names(outputs));
   return static_cast<size_t>(found - outputs.begin());
 }
 

@@ -142,19 +142,25 @@ std::pair<TextRecords, TextRecords> load_texts(const TextTask& task, const Confi
         "no label of the training file occurs often enough to set some lines aside: are its columns text<TAB>label? "
         "(--set data.valid_tsv=FILE names other lines to choose by)");
   if (train.records.empty() || valid.records.empty())
-    fail_user("'", path, "' has too few examples to set some aside (data.valid_tsv names others)");
+    fail_user("'", path, "' has too few examples to set some aside (data.valid_tsv names others)",
+        task.problem == TextProblem::kTokenClasses ? "; a blank line ends each sentence of a CoNLL file" : "");
   if (train.pairs != valid.pairs)
     fail_user("the training file has ", train.pairs ? "pairs of texts" : "single texts", ", the validation file has ",
         valid.pairs ? "pairs" : "single ones");
   return {std::move(train), std::move(valid)};
 }
 
-// The data's labels, or if all are among the folder's, those in its order: its head has a row for each.
+// The data's labels, or if all are among the folder's in any letter case, those in its order: its head has a row for
+// each.
 Names labels_with(const std::string& folder, Names of_data) {
   const ConfigFile config(folder + "/config.json");
   if (of_data.empty() || config.count("id2label") == 0) return of_data;
   Names own = label_names(config);
   const auto is_own = [&](const std::string& label) { return contains(own, label); };
+  if (std::ranges::all_of(of_data, is_own)) return own;
+  for (std::string& name : own)
+    for (const std::string& label : of_data)
+      if (lower_ascii(label) == lower_ascii(name)) name = label;  // as the data spell it
   return std::ranges::all_of(of_data, is_own) ? own : of_data;
 }
 
@@ -290,10 +296,20 @@ class TextTraining : public SessionTask {
       outputs_ = task_.outputs_of(model_);
       return;
     }
+    if (!folder.empty()) warn_of_other_classes(folder);
     name_labels(model_.config, outputs_);
     if (const std::string type = problem_type_of(task_.problem);
         task_.problem != TextProblem::kOneClass && !type.empty())
       set_problem_type(model_.config, type);
+  }
+
+  // Of a head that is trained on, not drawn anew.
+  void warn_of_other_classes(const std::string& folder) const {
+    const Names own = label_names(model_.config);
+    if (task_.problem == TextProblem::kNumbers || !model_.fresh.empty() || own.size() != outputs_.size()) return;
+    if (lower_ascii(joined(own)) != lower_ascii(joined(outputs_)))
+      log_warning("model.from = \"" + folder + "\": its classes are called " + first_names(own) +
+                  "; they are taken for " + first_names(outputs_));
   }
 
   // Makes a model of the configuration's sizes, and trains a tokenizer if none is given.

@@ -124,7 +124,8 @@ TranslationModel open_translation_folder(
   if (const int64_t takes = model.model->output_vocab_size(); have > takes)
     fail_user("the tokenizer has ", have, " tokens, the model in '", folder, "' only ", takes);
   if (const int64_t most = model.model->max_length(); config.model.max_seq_len > most)
-    fail_user("max_seq_len = ", config.model.max_seq_len, ", and the model takes ", most, " tokens");
+    fail_user("max_seq_len = ", config.model.max_seq_len, ", and the model takes ", most,
+        " tokens (--set max_seq_len=", most, ")");
   return model;
 }
 

@@ -273,7 +273,7 @@ void average_checkpoints(const std::string& run, int64_t count, const std::strin
   std::vector<KeptCheckpoint> checkpoints = kept_checkpoints(run);
   if (static_cast<int64_t>(checkpoints.size()) < count)
     fail_user("run '", run, "' has kept ", checkpoints.size(), " checkpoints, not ", count,
-        " (keep_checkpoints in its configuration says how many are kept)");
+        " (in its configuration save_every says when one is kept, keep_checkpoints how many)");
   checkpoints.erase(checkpoints.begin(), checkpoints.end() - count);
   const std::vector<std::vector<double>> sums = sum_of(checkpoints);
   const SafetensorsFile last(checkpoints.back().path), first(checkpoints.front().path);

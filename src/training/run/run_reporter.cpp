@@ -291,8 +291,11 @@ std::vector<std::pair<std::string_view, double>> RunReporter::told_metrics(const
 void RunReporter::evaluation(const Progress& progress, const Judged& judged, double rate, double seconds, bool better) {
   const TaskEvaluation& result = judged.best;
   const std::string* only = result.classes ? result.classes->only_answer() : nullptr;
-  only_answer_ = only ? *only : "";
-  told_apart_ = told_apart_ || (result.classes && !only);
+  const DecisionCounts found = result.classes ? result.classes->total() : DecisionCounts();
+  nothing_learned_ = only                                 ? "calls every validation example \"" + *only + "\""
+                     : found.there > 0 && found.both == 0 ? "finds no label of the validation examples"
+                                                          : "";
+  told_apart_ = told_apart_ || (result.classes && nothing_learned_.empty());
   const double speed = static_cast<double>(result.items) / seconds;
   MetricsLine line{progress.step, "valid", result.loss, rate, 0, speed, progress.seconds, memory_mb_, items_};
   line.metrics = told_metrics(result);
@@ -310,9 +313,9 @@ void RunReporter::evaluation(const Progress& progress, const Judged& judged, dou
 }
 
 void RunReporter::warn_of_nothing_learned() const {
-  if (!only_answer_.empty() && !told_apart_)
-    log_warning("the model calls every validation example \"" + only_answer_ +
-                "\": it has learned nothing yet. More steps, another --lr or a model to start from "
+  if (!nothing_learned_.empty() && !told_apart_)
+    log_warning("the model " + nothing_learned_ +
+                ": it has learned nothing yet. More steps, another --lr or a model to start from "
                 "(model.from=FOLDER) may help");
 }
 

@@ -95,8 +95,8 @@ class RunReporter {
   std::optional<EventLog> events_;
   ProgressBar bar_;
   int64_t steps_here_ = 0;
-  std::string only_answer_;                  // of the last evaluation
-  bool told_apart_ = false;                  // an evaluation had several answers
+  std::string nothing_learned_;              // what the last evaluation shows, if it shows that
+  bool told_apart_ = false;                  // an evaluation showed another thing
   double speed_ = 0, loss_ = 0, memory_mb_;  // speed and loss are running averages
 };
 
