@@ -174,6 +174,7 @@ class Learner:
         self._kept: list[typing.Any] = []
         self._shares: list[_Share] = []
         self._changes = 0  # of parameters, other than by steps
+        self._epochs = 0  # that fit() began on data other than a Loader: each has an order of its own
         self._groups = groups
         self._trains = training
         self._is_mean = False
@@ -292,7 +293,7 @@ class Learner:
     ) -> FitReport:
         """Trains on a Loader, a Dataset or a dict of arrays, in batches of `batch` (as many as the inputs have).
         Where batches are shuffled, the samples behind the last whole batch of an epoch are left out; others come in the
-        next one. Callbacks hear every step, on_epoch every epoch; False stops. Without epochs the data are gone through
+        next one, also where it is of the next call: epochs are counted, and ordered, over all calls. Callbacks hear every step, on_epoch every epoch; False stops. Without epochs the data are gone through
         once, or as often as max_steps take. max_steps counts the steps of this call; a Schedule or a function as `rate`
         gets the number of all steps of the learner, from 1. Ctrl-C raises KeyboardInterrupt after the step; the learner
         can go on. Raises NumericError, naming the line, when a loss is not finite."""
@@ -327,7 +328,16 @@ class Learner:
             on_epoch=heard([on_epoch] if on_epoch else []),
         )
         self._take_shared()
-        found = self._core.fit(self._loader(data, batch, shuffle)._core, options)
+        loader = self._loader(data, batch, shuffle)
+        if loader is data:
+            found = self._core.fit(loader._core, options)
+        else:
+            loader.seek(self._epochs)
+            try:
+                found = self._core.fit(loader._core, options)
+            finally:
+                epoch, begun = loader.position
+                self._epochs = epoch + (begun > 0)
         return FitReport(*found)._replace(best=_evaluation(found[-1]))
 
     def _loader(self, data: typing.Any, batch: int | None, shuffle: bool) -> Loader:
@@ -584,13 +594,15 @@ class Learner:
         self._core.export_onnx(record, {name: known[name] for name in names}, str(path), axes, opset)
 
     def save_state(self, path: str, loader: Loader | None = None) -> None:
-        """Writes all that the next steps follow from: weights, moments, the number of steps, where the loader is."""
-        self._core.save_state(str(path), *(loader.position if loader else (0, 0)))
+        """Writes all that the next steps follow from: weights, moments, the number of steps, where the loader is, or
+        without one how many epochs fit() began."""
+        self._core.save_state(str(path), *(loader.position if loader else (self._epochs, 0)))
 
     def load_state(self, path: str, loader: Loader | None = None) -> tuple[int, int]:
         """Reads it back; the steps that follow have the bits that they would have had. Moves the loader."""
         self._changes += 1
         position: tuple[int, int] = self._core.load_state(str(path))
+        self._epochs = position[0]
         if loader:
             loader.seek(*position)
         return position

@@ -628,3 +628,27 @@ def test_objects_show_themselves() -> None:
     assert repr(ln.Schedule("linear", peak=0.5, max_steps=9)) == "linnet.Schedule(linear, peak=0.5, final=0)"
     assert repr(ln.Group(["a.*", "b"], frozen=True)) == "linnet.Group(a.*, b; frozen)"
     assert repr(ln.Loader({"x": X}, batch=8)) == "linnet.Loader(2 batches, next: epoch 0, batch 0)"
+
+
+def test_a_second_fit_goes_on_with_the_order_of_the_first(tmp_path: typing.Any) -> None:
+    rows = np.eye(40, dtype=np.float32)  # the gradient shows which rows were seen
+
+    def made() -> ln.Learner:
+        net = ln.Linear(40, 1, bias=False, init=ln.init.zeros())
+        return ln.Learner(net, lambda x: net(x).sum(), {"x": rows[:32]}, optimizer=ln.Sgd())
+
+    def weights(learner: ln.Learner) -> typing.Any:
+        return learner.state_dict()["weight"].copy()
+
+    whole, parts, resumed = made(), made(), made()
+    epochs: list[int] = []
+    whole.fit({"x": rows}, epochs=10, rate=0.1)
+    for _ in range(5):
+        parts.fit({"x": rows}, rate=0.1, on_epoch=lambda event: epochs.append(event.epoch))
+    parts.save_state(str(tmp_path / "state"))
+    resumed.load_state(str(tmp_path / "state"))
+    for learner in (parts, resumed):
+        for _ in range(5):
+            learner.fit({"x": rows}, rate=0.1)
+        np.testing.assert_array_equal(weights(learner), weights(whole))
+    assert epochs == [0, 1, 2, 3, 4] and (weights(whole) != 0).all()
