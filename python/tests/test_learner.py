@@ -652,3 +652,29 @@ def test_a_second_fit_goes_on_with_the_order_of_the_first(tmp_path: typing.Any) 
             learner.fit({"x": rows}, rate=0.1)
         np.testing.assert_array_equal(weights(learner), weights(whole))
     assert epochs == [0, 1, 2, 3, 4] and (weights(whole) != 0).all()
+
+
+def test_a_batch_norm_may_be_called_twice_in_a_loss() -> None:
+    norm = ln.BatchNorm(3)
+    learner = ln.Learner(norm, lambda a, b: (norm(a) * norm(b)).mean(), {"a": X, "b": 2 * X + 1})
+    learner.step(X, 2 * X + 1, rate=0.0)
+    mean, variance = X.mean(0), X.var(0, ddof=1)
+    state = learner.state_dict()
+    np.testing.assert_allclose(state["running_mean"], 0.09 * mean + 0.1 * (2 * mean + 1), rtol=1e-4)
+    np.testing.assert_allclose(state["running_var"], 0.81 + 0.09 * variance + 0.4 * variance, rtol=1e-4)
+
+
+def test_a_buffer_is_read_as_it_was_updated() -> None:
+    class Counter(ln.Module):
+        def __init__(self) -> None:
+            self.calls, self.scale = ln.Buffer((1,)), ln.parameter((1,), ln.init.ones())
+
+        def forward(self, x: ln.Tensor) -> ln.Tensor:
+            if ln.is_training():
+                ln.update_buffer(self.calls, self.calls + 1)
+            return (x * self.scale).mean() + self.calls.mean()
+
+    net = Counter()
+    learner = ln.Learner(net, lambda x: net(x) + net(x), {"x": np.zeros((2, 1), np.float32)})
+    assert learner.step(x=np.zeros((2, 1), np.float32), rate=0.0).loss == pytest.approx(3)
+    assert learner.state_dict()["calls"] == 2
