@@ -291,12 +291,13 @@ class Learner:
         callbacks: typing.Sequence[typing.Callable[[FitEvent], object]] = (),
         on_epoch: typing.Callable[[FitEvent], object] | None = None,
     ) -> FitReport:
-        """Trains on a Loader, a Dataset or a dict of arrays, in batches of `batch` (as many as the inputs have).
-        Where batches are shuffled, the samples behind the last whole batch of an epoch are left out; others come in the
-        next one, also where it is of the next call: epochs are counted, and ordered, over all calls. Callbacks hear every step, on_epoch every epoch; False stops. Without epochs the data are gone through
-        once, or as often as max_steps take. max_steps counts the steps of this call; a Schedule or a function as `rate`
-        gets the number of all steps of the learner, from 1. Ctrl-C raises KeyboardInterrupt after the step; the learner
-        can go on. Raises NumericError, naming the line, when a loss is not finite."""
+        """Trains on a Loader, a Dataset or a dict of arrays, in batches of `batch` (as many as the inputs have). Where
+        batches are shuffled, the samples behind the last whole batch of an epoch are left out; others come in the next
+        one, also where it is of the next call: epochs are counted, and ordered, over all calls. Callbacks hear every
+        step, on_epoch every epoch; False stops. Without epochs the data are gone through once, or as often as max_steps
+        take. max_steps counts the steps of this call; a Schedule or a function as `rate` gets the number of all steps
+        of the learner, from 1. Ctrl-C raises KeyboardInterrupt after the step; the learner can go on. Raises
+        NumericError, naming the line, when a loss is not finite."""
 
         def heard(functions: typing.Sequence[typing.Callable[[FitEvent], object]]) -> typing.Any:
             if not functions and not self._shares:
