@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import traceback
 import typing
 import warnings
 import weakref
@@ -111,6 +114,17 @@ def _parameters_of(function: typing.Callable[..., typing.Any]) -> tuple[list[str
     return names, required, any(p.kind == p.VAR_KEYWORD for p in parameters)
 
 
+def _name_line(error: UserError) -> None:
+    """Puts the line of the program before the message of a mistake in a loss, unless it has one."""
+    lines = [
+        f"{os.path.basename(frame.f_code.co_filename)}:{number}: "
+        for frame, number in traceback.walk_tb(error.__traceback__)
+        if not frame.f_code.co_filename.startswith(os.path.dirname(__file__))
+    ]
+    if lines and not re.match(r"[^:]+:\d+: ", str(error)):
+        error.args = (lines[-1] + str(error),)
+
+
 def _rows_of(shapes: list[dict[str, typing.Any]]) -> set[int]:
     return {sizes[0] for types in shapes for _, sizes in types.values() if sizes}
 
@@ -210,7 +224,11 @@ class Learner:
         self._shares = [_Share(other, self._common(other)) for other in shares]
 
     def _record(self, tensors: dict[str, typing.Any]) -> tuple[typing.Any, typing.Any, dict[str, typing.Any]]:
-        result = self._loss(**tensors)
+        try:
+            result = self._loss(**tensors)
+        except UserError as error:
+            _name_line(error)
+            raise
         outputs: dict[str, typing.Any] = {}
         if isinstance(result, tuple) and len(result) == 2:
             result, outputs = result
