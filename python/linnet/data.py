@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import operator
 import typing
 
 from . import _linnet
@@ -90,7 +91,12 @@ class Dataset:
     @classmethod
     def image_folder(cls, folder: str, size: int = 0) -> Dataset:
         """FOLDER/CLASS/*.png, .jpg, .bmp: fields images uint8 [size, size, C] and labels int32."""
-        return cls._of(_linnet.DatasetCore.image_folder(str(folder), size))
+        try:
+            return cls._of(_linnet.DatasetCore.image_folder(str(folder), size))
+        except UserError as error:
+            text = str(error).replace("image_size makes them alike (image_size=", "size= makes them alike (size=")
+            error.args = (text,)
+            raise
 
     @classmethod
     def text(cls, path: str, tokenizer: str, length: int) -> Dataset:
@@ -120,7 +126,19 @@ class Dataset:
     def __len__(self) -> int:
         return len(self._core)
 
-    def __getitem__(self, index: int) -> Batch:
+    @typing.overload
+    def __getitem__(self, index: int) -> Batch: ...
+
+    @typing.overload
+    def __getitem__(self, index: slice) -> list[Batch]: ...
+
+    def __getitem__(self, index: int | slice) -> Batch | list[Batch]:
+        """A sample, or the list of those of a slice."""
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not hasattr(index, "__index__"):
+            raise TypeError(f"a sample's index is a whole number or a slice, and a {type(index).__name__} was given")
+        index = operator.index(index)
         if not 0 <= index < len(self):
             raise IndexError(f"the dataset has {len(self)} samples; there is no {index}")
         return typing.cast(Batch, self._core.sample(index))

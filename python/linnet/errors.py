@@ -13,6 +13,15 @@ _WORDS = [
     ("set LoadOptions::filters", 'give layout="torch" or layout="linnet"'),
     ("training = false", "training=False"),
     ("Learner::save_state()", "Learner.save_state()"),
+    (", expected i32 targets of shape", ', expected int32 targets (.astype("int32") makes them) of shape'),
+    ("in a graph that does not train", "in a graph that does not train; do it under `if linnet.is_training():`"),
+    ("--resume goes on with it, --run DIR names another", "resume=True goes on with it, run= names another"),
+    ("--text-column NAME", "text_column="),
+    ("--label-column NAME", "label_column="),
+    ("(--data FILE)", "(data=)"),
+    ("(--data FOLDER)", "(data=)"),
+    ("--set model.from=", "model_from="),
+    ("--set ", ""),
 ]
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import traceback
 import typing
 import warnings
 import weakref
@@ -111,6 +114,17 @@ def _parameters_of(function: typing.Callable[..., typing.Any]) -> tuple[list[str
     return names, required, any(p.kind == p.VAR_KEYWORD for p in parameters)
 
 
+def _name_line(error: UserError) -> None:
+    """Puts the line of the program before the message of a mistake in a loss, unless it has one."""
+    lines = [
+        f"{os.path.basename(frame.f_code.co_filename)}:{number}: "
+        for frame, number in traceback.walk_tb(error.__traceback__)
+        if not frame.f_code.co_filename.startswith(os.path.dirname(__file__))
+    ]
+    if lines and not re.match(r"[^:]+:\d+: ", str(error)):
+        error.args = (lines[-1] + str(error),)
+
+
 def _rows_of(shapes: list[dict[str, typing.Any]]) -> set[int]:
     return {sizes[0] for types in shapes for _, sizes in types.values() if sizes}
 
@@ -174,6 +188,7 @@ class Learner:
         self._kept: list[typing.Any] = []
         self._shares: list[_Share] = []
         self._changes = 0  # of parameters, other than by steps
+        self._epochs = 0  # that fit() began on data other than a Loader: each has an order of its own
         self._groups = groups
         self._trains = training
         self._is_mean = False
@@ -209,7 +224,11 @@ class Learner:
         self._shares = [_Share(other, self._common(other)) for other in shares]
 
     def _record(self, tensors: dict[str, typing.Any]) -> tuple[typing.Any, typing.Any, dict[str, typing.Any]]:
-        result = self._loss(**tensors)
+        try:
+            result = self._loss(**tensors)
+        except UserError as error:
+            _name_line(error)
+            raise
         outputs: dict[str, typing.Any] = {}
         if isinstance(result, tuple) and len(result) == 2:
             result, outputs = result
@@ -290,12 +309,13 @@ class Learner:
         callbacks: typing.Sequence[typing.Callable[[FitEvent], object]] = (),
         on_epoch: typing.Callable[[FitEvent], object] | None = None,
     ) -> FitReport:
-        """Trains on a Loader, a Dataset or a dict of arrays, in batches of `batch` (as many as the inputs have).
-        Where batches are shuffled, the samples behind the last whole batch of an epoch are left out; others come in the
-        next one. Callbacks hear every step, on_epoch every epoch; False stops. Without epochs the data are gone through
-        once, or as often as max_steps take. max_steps counts the steps of this call; a Schedule or a function as `rate`
-        gets the number of all steps of the learner, from 1. Ctrl-C raises KeyboardInterrupt after the step; the learner
-        can go on. Raises NumericError, naming the line, when a loss is not finite."""
+        """Trains on a Loader, a Dataset or a dict of arrays, in batches of `batch` (as many as the inputs have). Where
+        batches are shuffled, the samples behind the last whole batch of an epoch are left out; others come in the next
+        one, also where it is of the next call: epochs are counted, and ordered, over all calls. Callbacks hear every
+        step, on_epoch every epoch; False stops. Without epochs the data are gone through once, or as often as max_steps
+        take. max_steps counts the steps of this call; a Schedule or a function as `rate` gets the number of all steps
+        of the learner, from 1. Ctrl-C raises KeyboardInterrupt after the step; the learner can go on. Raises
+        NumericError, naming the line, when a loss is not finite."""
 
         def heard(functions: typing.Sequence[typing.Callable[[FitEvent], object]]) -> typing.Any:
             if not functions and not self._shares:
@@ -327,7 +347,16 @@ class Learner:
             on_epoch=heard([on_epoch] if on_epoch else []),
         )
         self._take_shared()
-        found = self._core.fit(self._loader(data, batch, shuffle)._core, options)
+        loader = self._loader(data, batch, shuffle)
+        if loader is data:
+            found = self._core.fit(loader._core, options)
+        else:
+            loader.seek(self._epochs)
+            try:
+                found = self._core.fit(loader._core, options)
+            finally:
+                epoch, begun = loader.position
+                self._epochs = epoch + (begun > 0)
         return FitReport(*found)._replace(best=_evaluation(found[-1]))
 
     def _loader(self, data: typing.Any, batch: int | None, shuffle: bool) -> Loader:
@@ -584,13 +613,15 @@ class Learner:
         self._core.export_onnx(record, {name: known[name] for name in names}, str(path), axes, opset)
 
     def save_state(self, path: str, loader: Loader | None = None) -> None:
-        """Writes all that the next steps follow from: weights, moments, the number of steps, where the loader is."""
-        self._core.save_state(str(path), *(loader.position if loader else (0, 0)))
+        """Writes all that the next steps follow from: weights, moments, the number of steps, where the loader is, or
+        without one how many epochs fit() began."""
+        self._core.save_state(str(path), *(loader.position if loader else (self._epochs, 0)))
 
     def load_state(self, path: str, loader: Loader | None = None) -> tuple[int, int]:
         """Reads it back; the steps that follow have the bits that they would have had. Moves the loader."""
         self._changes += 1
         position: tuple[int, int] = self._core.load_state(str(path))
+        self._epochs = position[0]
         if loader:
             loader.seek(*position)
         return position

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -174,6 +175,10 @@ _FIELDS: dict[str, dict[int, list[str]]] = {
     "embeddings": {2: ["anchor", "positive"]},
     **{task: {2: ["text", "label"], 3: ["text", "text_pair", "label"]} for task in ("classify", "label", "regress")},
 }
+# Of images too, whose rows name files. A column that the settings do not name has one of these names, in any letters.
+_IMAGE_TASKS = ("images", "mnist", "resnet20", "vit-tiny", "label-images", "regress-images")
+_IMAGE_COLUMNS = ("file", "image", "path", "filename", "file_name", "filepath", "file_path", "image_path")
+_FIELDS.update({task: {2: ["file", "label"]} for task in _IMAGE_TASKS})
 
 
 def _rows(data: typing.Any) -> list[list[typing.Any]]:
@@ -212,9 +217,22 @@ def _renamed(task: str, records: list[dict[str, typing.Any]]) -> list[dict[str, 
     ]
 
 
-def _data_file(task: str, data: typing.Any, name: str, run: str | None, chosen: bool = False) -> str:
+def _picture(cell: typing.Any, row: int) -> str:
+    """The path of a row's picture from the working directory on, as that of a table begins at the table's folder."""
+    if not isinstance(cell, (str, os.PathLike)):
+        raise UserError(
+            f"row {row} has a {type(cell).__name__} for its picture; pictures are given by path, and a linnet.Learner "
+            "trains on arrays"
+        )
+    return os.path.abspath(os.fspath(cell))
+
+
+def _data_file(
+    task: str, data: typing.Any, name: str, run: str | None, chosen: bool = False, text_column: str = ""
+) -> str:
     """A path as it is; else a file of the data. Rows whose names are known are JSON lines, which keep texts as they
-    are; of others one column is a text, more are separated by tabs. chosen: the settings name columns."""
+    are; of others one column is a text, more are separated by tabs. chosen: the settings name columns, and text_column
+    the one of texts or pictures."""
     if isinstance(data, (str, os.PathLike)):
         return str(os.fspath(data))
     if hasattr(data, "__next__"):  # an iterator, which can be read once
@@ -224,12 +242,19 @@ def _data_file(task: str, data: typing.Any, name: str, run: str | None, chosen: 
     records = _records(data)
     if records is None:
         rows = _rows(data)
+        if task in _IMAGE_TASKS:
+            rows = [[_picture(row[0], i), *row[1:]] for i, row in enumerate(rows)]
         fields = None if chosen else _FIELDS.get(task, {}).get(len(rows[0]))
         if fields:
             texts = [[_cell(field, cell) for field, cell in zip(fields, row)] for row in rows]
             records = [dict(zip(fields, row)) for row in texts]
     elif records:
         records = records if chosen else _renamed(task, records)
+        usual = (key for key in records[0] if key.lower() in _IMAGE_COLUMNS)
+        if task in _IMAGE_TASKS and (column := text_column or next(usual, "")):
+            records = [
+                {**row, column: _picture(row[column], i)} if column in row else row for i, row in enumerate(records)
+            ]
     else:
         raise UserError("the data has no rows")
     os.makedirs(folder, exist_ok=True)
@@ -258,15 +283,16 @@ def _choice(
     name = os.fspath(task)
     choice: dict[str, typing.Any] = dict(config=TASKS.get(name, name), data="", source="", target="", settings=[])
     chosen = any(key.endswith("_column") for key in settings)
+    text_column = str(settings.get("text_column", ""))
     if data is not None:
-        choice["data"] = _data_file(name, data, "train", run, chosen)
+        choice["data"] = _data_file(name, data, "train", run, chosen, text_column)
     if source is not None or target is not None:
         if source is None or target is None:
             raise UserError("source and target go together")
         choice.update(source=_data_file(name, source, "source", run), target=_data_file(name, target, "target", run))
     for split, value in (("valid", valid), ("test", test)):
         if value is not None:
-            path = _data_file(name, value, split, run, chosen)
+            path = _data_file(name, value, split, run, chosen, text_column)
             is_text = name in ("language", "chat", "masked") or path.endswith(".txt")
             choice["settings"].append(f"{split}_{'text' if is_text else 'tsv'}={path}")
     for key, value in settings.items():
@@ -326,7 +352,8 @@ def train(
     task: "translate", "language", "classify", "images", "masked", the name of a preset (`linnet.presets()`), a TOML
     file or a run. data: a file, as `linnet train --data` takes it, or rows: a list of texts or of (source, target) or
     (text, label), a list of dicts, a dict of columns, a pandas DataFrame, a datasets.Dataset, which go by their names
-    ("text", "label" and so on: docs/data.md) and are written to the folder RUN.data; valid and test: the same.
+    ("text", "label" and so on: docs/data.md) and are written to the folder RUN.data; valid and test: the same. Pictures
+    are given by path.
     source, target: two files or lists of lines. settings: keys of the configuration (docs/cli.md), for example
     context=128, model_from="bert-base".
     callbacks hear each step and each evaluation; False ends the run, an exception or Ctrl-C ends it too and is raised
@@ -336,7 +363,6 @@ def train(
     name = os.path.splitext(os.path.basename(os.fspath(task)))[0]
     folder = os.fspath(run) if run is not None else os.path.join("runs", name)
     short = dict(steps=steps, epochs=epochs, batch=batch, rate=rate, memory=memory, device=device, threads=threads)
-    choice = _choice(task, data, valid, test, source, target, folder, short, settings)
     functions: list[typing.Callable[[TrainEvent], object]] = list(callbacks)
     if _in_notebook():
         functions.append(_NotebookBar())
@@ -345,7 +371,15 @@ def train(
         event = TrainEvent(*found)
         return all([goes_on(function(event)) for function in functions])
 
-    return TrainReport(*_linnet.train(choice, folder, resume, os.fspath(init), hear))
+    rows = os.path.normpath(folder) + ".data"  # see _data_file()
+    had_rows = os.path.exists(rows)
+    try:
+        choice = _choice(task, data, valid, test, source, target, folder, short, settings)
+        return TrainReport(*_linnet.train(choice, folder, resume, os.fspath(init), hear))
+    except BaseException:
+        if not had_rows and not os.path.exists(folder):  # no run was begun
+            shutil.rmtree(rows, ignore_errors=True)
+        raise
 
 
 def plan(

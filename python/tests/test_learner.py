@@ -628,3 +628,53 @@ def test_objects_show_themselves() -> None:
     assert repr(ln.Schedule("linear", peak=0.5, max_steps=9)) == "linnet.Schedule(linear, peak=0.5, final=0)"
     assert repr(ln.Group(["a.*", "b"], frozen=True)) == "linnet.Group(a.*, b; frozen)"
     assert repr(ln.Loader({"x": X}, batch=8)) == "linnet.Loader(2 batches, next: epoch 0, batch 0)"
+
+
+def test_a_second_fit_goes_on_with_the_order_of_the_first(tmp_path: typing.Any) -> None:
+    rows = np.eye(40, dtype=np.float32)  # the gradient shows which rows were seen
+
+    def made() -> ln.Learner:
+        net = ln.Linear(40, 1, bias=False, init=ln.init.zeros())
+        return ln.Learner(net, lambda x: net(x).sum(), {"x": rows[:32]}, optimizer=ln.Sgd())
+
+    def weights(learner: ln.Learner) -> typing.Any:
+        return learner.state_dict()["weight"].copy()
+
+    whole, parts, resumed = made(), made(), made()
+    epochs: list[int] = []
+    whole.fit({"x": rows}, epochs=10, rate=0.1)
+    for _ in range(5):
+        parts.fit({"x": rows}, rate=0.1, on_epoch=lambda event: epochs.append(event.epoch))
+    parts.save_state(str(tmp_path / "state"))
+    resumed.load_state(str(tmp_path / "state"))
+    for learner in (parts, resumed):
+        for _ in range(5):
+            learner.fit({"x": rows}, rate=0.1)
+        np.testing.assert_array_equal(weights(learner), weights(whole))
+    assert epochs == [0, 1, 2, 3, 4] and (weights(whole) != 0).all()
+
+
+def test_a_batch_norm_may_be_called_twice_in_a_loss() -> None:
+    norm = ln.BatchNorm(3)
+    learner = ln.Learner(norm, lambda a, b: (norm(a) * norm(b)).mean(), {"a": X, "b": 2 * X + 1})
+    learner.step(X, 2 * X + 1, rate=0.0)
+    mean, variance = X.mean(0), X.var(0, ddof=1)
+    state = learner.state_dict()
+    np.testing.assert_allclose(state["running_mean"], 0.09 * mean + 0.1 * (2 * mean + 1), rtol=1e-4)
+    np.testing.assert_allclose(state["running_var"], 0.81 + 0.09 * variance + 0.4 * variance, rtol=1e-4)
+
+
+def test_a_buffer_is_read_as_it_was_updated() -> None:
+    class Counter(ln.Module):
+        def __init__(self) -> None:
+            self.calls, self.scale = ln.Buffer((1,)), ln.parameter((1,), ln.init.ones())
+
+        def forward(self, x: ln.Tensor) -> ln.Tensor:
+            if ln.is_training():
+                ln.update_buffer(self.calls, self.calls + 1)
+            return (x * self.scale).mean() + self.calls.mean()
+
+    net = Counter()
+    learner = ln.Learner(net, lambda x: net(x) + net(x), {"x": np.zeros((2, 1), np.float32)})
+    assert learner.step(x=np.zeros((2, 1), np.float32), rate=0.0).loss == pytest.approx(3)
+    assert learner.state_dict()["calls"] == 2

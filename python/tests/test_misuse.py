@@ -41,6 +41,15 @@ def good(**options: typing.Any) -> ln.Learner:
     return ln.Learner(net, lambda x: (net(x).sum(), {"y": net(x)}), {"x": X}, **options)
 
 
+class Counter(ln.Module):
+    def __init__(self) -> None:
+        self.calls, self.scale = ln.Buffer((1,)), ln.parameter((3,))
+
+    def forward(self, x: ln.Tensor) -> ln.Tensor:
+        ln.update_buffer(self.calls, self.calls + 1)
+        return (x * self.scale).mean()
+
+
 KEPT: list[typing.Any] = []
 
 
@@ -524,6 +533,22 @@ NAMED: dict[str, tuple[typing.Callable[[], typing.Any], str]] = {
     ),
     "rows that are numbers": (lambda: ln.train("language", [1, 2], "run"), "row 0 is a int"),
     "data that is a number": (lambda: ln.train("language", 3, "run"), "the data is a int"),
+    "class numbers that are floats": (
+        lambda: recorded(lambda net, x: ln.cross_entropy(net(x), x[:, 0])),
+        r'targets f32\[4\], expected int32 targets \(.astype\("int32"\) makes them\) of shape \[4\]',
+    ),
+    "an update of a buffer outside of training": (
+        lambda: ln.Learner(counter := Counter(), lambda x: counter(x), {"x": X[:4]}),
+        r"^test_misuse.py:\d+: buffer calls is updated in a graph that does not train; do it under `if linnet.is_train",
+    ),
+    "a tensor of seven axes": (
+        lambda: recorded(lambda net, x: x.reshape(1, 1, 1, 1, 1, 1, -1).sum()),
+        r"^test_misuse.py:\d+: a tensor has more than 6 axes",
+    ),
+    "a sample of another field": (
+        lambda: ln.Dataset.from_function(3, {"x": ("float32", (3,))}, lambda i: {"y": np.zeros(2, np.float32)})[1],
+        r'sample 1 as {"y" f32\[2\]}; {"x" f32\[3\]} is wanted',
+    ),
     "a sample that fails": (
         lambda: ln.Dataset.from_function(3, {"x": ("float32", (3,))}, lambda i: {}["bad row"])[1],
         "at sample 1: KeyError: 'bad row'",
@@ -639,7 +664,38 @@ def test_words_of_the_library_are_those_that_errors_replace():
     from linnet.errors import _WORDS
 
     root = pathlib.Path(__file__).resolve().parents[2]
-    files = sorted(path for folder in ("src/api", "src/training") for path in (root / folder).rglob("*.cpp"))
+    files = sorted((root / "src").rglob("*.cpp"))
     source = re.sub(r'"\s*"', "", "\n".join(path.read_text() for path in files))
     for words, _ in _WORDS:
         assert words in source, words
+
+
+def test_a_model_that_is_a_layer_has_no_path_in_messages() -> None:
+    images, conv = np.ones((2, 8, 8, 2), np.float32), ln.Conv2d(3, 4, 3)
+    with pytest.raises(ln.ShapeError, match="at least as large as a filter$"):
+        ln.Learner(conv, lambda x: conv(x).mean(), {"x": images})
+
+
+def test_a_second_derivative_that_is_not_there_is_said() -> None:
+    def loss(net: Net, x: ln.Tensor) -> ln.Tensor:
+        first = ln.gradients((ln.softmax(net(x)) ** 2).sum(), [x])[0]
+        return (first * first).sum()
+
+    with pytest.raises(ln.ShapeError, match="softmax_grad: the op has no gradient, so there is no second derivative"):
+        recorded(loss)
+
+
+def test_slices_of_a_dataset_are_lists_of_samples() -> None:
+    data = ln.Dataset(x=np.arange(5, dtype=np.int32))
+    assert [int(sample["x"]) for sample in data[-4:4:2]] == [1, 3]
+    with pytest.raises(TypeError, match="a whole number or a slice, and a list was given"):
+        data[[1, 2]]  # type: ignore[call-overload]
+
+
+def test_messages_speak_of_arguments_and_not_of_options() -> None:
+    os.mkdir("run")
+    pathlib.Path("run/config.toml").write_text("")
+    with pytest.raises(ln.UserError, match="resume=True goes on with it, run= names another"):
+        ln.train("translate", [("a", "b")] * 40, "run")
+    with pytest.raises(ln.UserError, match="^no_key=1: unknown key"):
+        ln.train("translate", [("a", "b")] * 40, "other", no_key=1)

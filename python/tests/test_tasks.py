@@ -2,12 +2,16 @@
 
 import json
 import os
+import pathlib
+import re
 import shutil
 import signal
+import struct
 import threading
 import typing
 
 import linnet as ln
+import numpy as np
 import pytest
 
 PAIRS = [(f"{a} {b}", f"{b} {a}") for a in "abcdefgh" for b in "ijklmnop"]
@@ -197,3 +201,35 @@ def test_a_cell_without_a_value_is_named() -> None:
     for rows in ([("a", "x"), ("b", None)], [{"text": "a", "label": 1}, {"text": "b", "label": float("nan")}]):
         with pytest.raises(ValueError, match=r"row 1, .* has no value"):
             ln.train("classify", rows, "run", steps=1)
+
+
+def write_picture(path: str, color: int) -> None:
+    """A BMP of 8 x 8 pixels."""
+    pixels = bytes([color, 255 - color, 0]) * 64
+    size = len(pixels)
+    header = struct.pack("<2sIIIIiiHHIIiiII", b"BM", 54 + size, 0, 54, 40, 8, 8, 1, 24, 0, size, 0, 0, 0, 0)
+    pathlib.Path(path).write_bytes(header + pixels)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_pictures_are_found_from_the_working_directory_on(named: bool) -> None:
+    os.mkdir("my  pictures")
+    rows: list[typing.Any] = [(f"my  pictures/{i}.bmp", "dark" if i % 2 else "light") for i in range(20)]
+    for i, (path, label) in enumerate(rows):
+        write_picture(path, i if label == "dark" else 255 - i)
+    if named:
+        rows = [{"Image": pathlib.Path(path), "label": label} for path, label in rows]
+    assert ln.train("images", rows, "run", steps=2, batch=4).steps == 2
+
+
+def test_what_fails_at_once_leaves_no_folder() -> None:
+    for message, rows in {
+        f"no image '{os.getcwd()}/a.png'": [("a.png", "a"), ("b.png", "b")],
+        "row 0 has a float for its picture; pictures are given by path": np.zeros((3, 32)),
+        "row 0 has a list for its picture": {"image": list(np.zeros((3, 2, 2))), "label": ["a", "b", "a"]},
+    }.items():
+        with pytest.raises(ln.UserError, match=re.escape(message)):
+            ln.train("images", rows, "run")
+    with pytest.raises(ln.UserError, match="unknown key"):
+        ln.train("translate", PAIRS, "run", no_key=1)
+    assert not os.listdir(".")

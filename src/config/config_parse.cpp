@@ -73,7 +73,10 @@ class TomlReader {
   // Sets the model and metric to those of another task, unless given.
   void follow_task() {
     const TaskRow& task = task_row(config_);
-    if (!sets("architecture")) config_.model.architecture = task.architectures.front();
+    const std::string model = config_.model.from + "/config.json";  // for images, of transformers: a ViT's alone
+    const bool is_vit = task.kind == TaskKind::kImages && file_exists(model) &&
+                        read_input(model).find("\"model_type\"") != std::string::npos;
+    if (!sets("architecture")) config_.model.architecture = is_vit ? "vit" : task.architectures.front();
     if (!sets("metric")) config_.train.metric = task.metrics.empty() ? "loss" : task.metrics.front();
   }
 

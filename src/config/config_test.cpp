@@ -1,6 +1,7 @@
 #include "config/config.h"
 #include <gtest/gtest.h>
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <random>
@@ -289,6 +290,19 @@ TEST(Config, AFileMayBeginWithAPreset) {
   EXPECT_EQ(user_error([] { parse_config("seed = 1\npreset = \"clasify\"", "a.toml"); }),
       "a.toml:2: there is no preset \"clasify\" (did you mean the preset \"classify\"?)");
   EXPECT_CONTAINS(user_error([] { parse_config("preset = 3", "a.toml"); }), "a.toml:1: there is no preset");
+}
+
+TEST(Config, ImagesThatStartFromAVitsFolderHaveItsArchitecture) {
+  const std::string folder = ::testing::TempDir() + "linnet_config_vit";
+  std::filesystem::create_directories(folder);
+  const auto architecture = [&](const std::string& file, const std::string& more) {
+    std::ofstream(folder + "/config.json") << file;
+    return parse_config("task = \"images\"\n" + more + "[model]\nfrom = \"" + folder + "\"\n", "a").model.architecture;
+  };
+  EXPECT_EQ(architecture(R"({"model_type": "vit"})", ""), "vit");
+  EXPECT_EQ(architecture(R"({"model_type": "vit"})", "architecture = \"resnet\"\n"), "resnet");
+  EXPECT_EQ(architecture(R"({"architecture": "resnet18"})", ""), "cnn");  // timm's
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Config, TheExampleIsThePreset) {

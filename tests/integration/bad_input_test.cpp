@@ -74,6 +74,9 @@ TEST_F(BadInput, CommandLines) {
   expect_refused(
       run({"train", "dates", "--steps", "2", "--steps", "3"}), {"linnet: --steps is given more than once ("});
   expect_refused(run({"train", "dates", "--steps"}), {"linnet: --steps needs a value ("});
+  expect_refused(run({"train", "dates", "--data", "--run", "x"}), {"linnet: --data needs a value ("});
+  expect_refused(run({"train", "dates", "--data", "--resume"}), {"linnet: --data needs a value ("});
+  expect_refused(run({"train", "dates", "--data=--resume"}), {"--resume"});
   expect_refused(
       run({"train", "dates", "--set", "metric=f1"}), {"no metric \"f1\"; it has loss, bleu, chrf, exact_match"});
   expect_refused(run({"train", "dates", "--set", "metric=rouge"}), {"no metric \"rouge\"; it has loss, bleu, chrf"});

@@ -98,7 +98,7 @@ Tensor looped(At x, RecurrentKind kind, const Parameter& weight_ih, const Parame
   const Shape shape = x.value.shape();
   const int64_t in = weight_ih.spec().shape[1], hidden = weight_hh.spec().shape[1];
   if (shape.rank() != 3 || shape[2] != in)
-    fail_shape(x, "recurrent layer of ", shape, ", expected [B, T, ", in, "] (in ", path, ")");
+    fail_shape(x, "recurrent layer of ", shape, ", expected [B, T, ", in, "]", in_scope(path));
   const Tensor projected = at(matmul(at(permute(x, {1, 0, 2})), weight_ih, false, true)) + bias_ih;
   RecurrentState state = given ? *given : RecurrentState{};
   const Shape one{shape[0], hidden};
@@ -177,7 +177,7 @@ Tensor GroupNorm::operator()(At x) {
   const auto at = [&](Tensor value) { return At(value, x.where); };
   const Shape shape = x.value.shape(), channels = weight.spec().shape;
   if (shape.rank() < 2 || shape[-1] != channels[0])
-    fail_shape(x, "group normalization of ", shape, ", expected [N, ..., ", channels[0], "] (in ", path(), ")");
+    fail_shape(x, "group normalization of ", shape, ", expected [N, ..., ", channels[0], "]", in_scope(path()));
   const int64_t size = channels[0] / groups, positions = shape.elements(1, shape.rank() - 1);
   // [N, positions, groups, size] -> a row for each sample and group.
   const Tensor by_group = permute(at(reshape(x, {shape[0], positions, groups, size})), {0, 2, 1, 3});
@@ -217,8 +217,8 @@ Tensor Conv2d::operator()(At x) {
   if (shape.rank() != 4 || shape[3] != filters[3] * options.groups || shape[1] + 2 * options.padding < reach(1) ||
       shape[2] + 2 * sides < reach(2))
     fail_shape(x, "convolution of images of shape ", shape, " with filters ", filters, " in ", options.groups,
-        " groups: expected [N, H, W, ", filters[3] * options.groups, "], at least as large as a filter (in ", path(),
-        ")");
+        " groups: expected [N, H, W, ", filters[3] * options.groups, "], at least as large as a filter",
+        in_scope(path()));
   const bool even = sides == options.padding;
   const Tensor wide = even ? x.value : pad(At(pad(x, 1, options.padding, options.padding), x.where), 2, sides, sides);
   const Tensor y =

@@ -48,6 +48,19 @@ std::vector<std::string> parsed_path(const CLI::App& app) {
   return path;
 }
 
+// The first option that took the option behind it for its value, as --data does in `--data --run x`; "" without one.
+// --data=--run means that value.
+std::string option_without_value(const CLI::App& app, int argc, char** argv) {
+  const CLI::App& command = *parsed_commands(app).back();
+  const auto option = [&](const std::string& word) {
+    return word.starts_with('-') ? command.get_option_no_throw(word) : nullptr;
+  };
+  for (int i = 1; i + 1 < argc; ++i)
+    if (const CLI::Option* taker = option(argv[i]); taker && taker->get_items_expected_min() > 0 && option(argv[i + 1]))
+      return argv[i];
+  return "";
+}
+
 // CLI11 lists everything unexpected, values included; most often one option is misspelled.
 std::string unexpected_text(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   const std::vector<std::string> extra = app.remaining(true);
@@ -100,6 +113,8 @@ std::string problem_text(const CLI::App& app, const CLI::ParseError& error, int 
   const std::vector<std::string> names = mapped(app.get_subcommands({}), &CLI::App::get_name);
   if (argc >= 2 && argv[1][0] != '-' && !contains(names, argv[1]))
     return std::string("there is no command '") + argv[1] + "'" + did_you_mean(argv[1], names, "", "");
+  if (const std::string option = option_without_value(app, argc, argv); !option.empty())
+    return option + " needs a value";
   if (dynamic_cast<const CLI::ExtrasError*>(&error)) return unexpected_text(app, error, argc, argv);
   if (dynamic_cast<const CLI::RequiredError*>(&error) && !app.get_subcommands().empty())
     return required_text(app, error);
@@ -254,6 +269,7 @@ int run_command_line(int argc, char** argv, const std::function<void(Command&)>&
   }
   try {
     app.parse(argc, argv);
+    if (!option_without_value(app, argc, argv).empty()) throw CLI::ArgumentMismatch("");
   } catch (const CLI::CallForHelp&) {
     std::fputs(help_page(described, parsed_path(app)).c_str(), stdout);  // instead of CLI11's
     return 0;

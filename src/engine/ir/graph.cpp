@@ -33,8 +33,6 @@ LiveGraphs& live_graphs() {
   return *live;
 }
 
-std::string in_scope(const std::string& path) { return path.empty() ? "" : " (in " + path + ")"; }
-
 std::string name_of(ValueId id) { return "%" + std::to_string(id); }
 
 std::string value_text(const Graph& graph, ValueId id) {
@@ -202,6 +200,8 @@ std::optional<ValueId> Graph::find_input(const std::string& name) const {
 }
 
 void Graph::set_view(ValueId id, View view) { values_[id].view = view; }
+
+std::string in_scope(const std::string& path) { return path.empty() ? "" : " (in " + path + ")"; }
 
 std::string Graph::where_text(NodeId id) const {
   const Node& n = node(id);

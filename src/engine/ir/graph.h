@@ -152,6 +152,9 @@ std::vector<int> count_uses(const Graph& graph);
 // state). Throws Error(kInternal).
 void verify(const Graph& graph);
 
+// " (in h.0.mlp)" for messages; "" of a module that is the whole model.
+std::string in_scope(const std::string& path);
+
 // One line a node: %12 = matmul(%3, %7) {trans_b} : f32[8, 16]   # gpt.cpp:57: matmul (in h.0.mlp)
 std::string dump(const Graph& graph);
 

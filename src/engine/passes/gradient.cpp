@@ -83,7 +83,11 @@ class Backward {
     const auto wanted = mapped<uint8_t>(node.in, [&](ValueId v) { return depends_[v]; });
     if (std::ranges::none_of(out_grad, &Tensor::defined) || !contains(wanted, 1)) return;
     if (is(node, kSplit) && splits_[node.in[0]] > 1) return keep_pieces(node, out, out_grad);
-    if (!node.op->gradient) throw Error(ErrorKind::kShape, graph_.where_text(id) + ": the op has no gradient");
+    if (!node.op->gradient)
+      throw Error(ErrorKind::kShape,
+          graph_.where_text(id) + ": the op has no gradient" +
+              (std::string_view(node.op->name).ends_with("_grad") ? ", so there is no second derivative through it"
+                                                                  : ""));
     graph_.set_scope(node.scope);
     graph_.set_origin(node.where);
     const std::vector<Tensor> gradients = node.op->gradient({graph_, node, in, out, out_grad, wanted});

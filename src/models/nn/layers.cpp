@@ -63,7 +63,7 @@ Tensor BatchNorm::operator()(At x) {
   const auto count = static_cast<double>(x.value.shape().elements()) / static_cast<double>(channels.elements());
   if (count < 2)
     fail_user("batch normalization of ", x.value.shape().text(), " has one element a channel, of which it cannot ",
-        "take the variance (in ", path(), ")");
+        "take the variance", in_scope(path()));
   const BatchNormResult batch = batch_norm(x, weight, bias, epsilon);
   running_mean.update(running_mean.tensor() * (1 - momentum) + batch.mean * momentum);
   running_var.update(running_var.tensor() * (1 - momentum) + batch.variance * (momentum * count / (count - 1)));

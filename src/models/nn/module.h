@@ -128,8 +128,9 @@ class SavedBuffer : public Parameter {
   }
 
   // After the step (with accumulation: after each micro-batch) the buffer holds `next`, of its shape, but for elements
-  // that are not finite, which keep their values; reading it in the same graph gives the old value. Throws Error(kUser)
-  // in graphs that do not train and for a second call in one graph.
+  // that are not finite, which keep their values; reading it later in the same graph gives that value, through which no
+  // gradient flows. So a module that is used twice updates its buffers twice. Throws Error(kUser) in graphs that do not
+  // train.
   void update(Tensor next) const;
 };
 

@@ -54,6 +54,8 @@ Trace& Trace::current() {
 Trace* Trace::find() { return t_current; }
 
 Tensor Trace::parameter(const ParameterSpec& spec) {
+  if (const auto next = next_buffers_.find(spec.name); next != next_buffers_.end())
+    return stop_gradient(At(next->second));
   if (!options_.layout) return graph_.input(spec.name, {options_.dtype, spec.shape});
   const auto part = parts_.find(spec.name);
   if (part == parts_.end() || part->second.shape() != spec.shape)
@@ -72,10 +74,12 @@ void Trace::update_buffer(const ParameterSpec& spec, Tensor next) {
   if (next.shape() != spec.shape)
     fail_user("buffer ", spec.name, " has the shape ", spec.shape.text(), ", its update ", next.shape().text());
   // What would not be finite stays as it was, as parameters do.
-  const Tensor is_finite = apply_scalar(Scalar::kEqual, At(next - next), 0.0);
-  next = apply_scalar(Scalar::kSelect, At(is_finite), next, parameter(spec));
-  if (!next_buffers_.emplace(spec.name, next).second)
-    fail_user("buffer ", spec.name, " is updated twice in one graph: its module is used twice");
+  // One node, as a value with several readers would be rounded to bf16 where activations are.
+  ExpressionBuilder e;
+  const auto value = e.input(0),
+             is_finite = e.apply(Scalar::kEqual, e.apply(Scalar::kSub, value, value), e.constant(0));
+  next_buffers_[spec.name] = pointwise(e.finish(e.apply(Scalar::kSelect, is_finite, value, e.input(1))),
+      std::array{next, parameter(spec)}, SourceLine::current());
 }
 
 void Trace::finish_buffers() {

@@ -119,7 +119,9 @@ std::vector<double> softmax_rows(const std::vector<float>& logits, size_t classe
 }
 
 std::string first_names(const std::vector<std::string>& names, size_t most) {
-  return joined(std::span(names).first(std::min(most, names.size()))) + (names.size() > most ? ", ..." : "");
+  size_t shown = 0;
+  for (size_t bytes = 0; shown < std::min(most, names.size()) && bytes < 200; ++shown) bytes += names[shown].size();
+  return joined(std::span(names).first(shown)) + (names.size() > shown ? ", ..." : "");
 }
 
 double sigmoid(double logit) { return 1 / (1 + std::exp(-logit)); }

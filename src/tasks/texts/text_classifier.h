@@ -59,6 +59,6 @@ bool marks_spans(const std::string& folder);
 // Softmax of each row of logits [rows, classes].
 std::vector<double> softmax_rows(const std::vector<float>& logits, size_t classes);
 double sigmoid(double logit);
-// "spam, ham, ...": the first of them, for messages.
+// "spam, ham, ...": the first of them, for messages; fewer than `most` where they are long.
 std::string first_names(const std::vector<std::string>& names, size_t most = 12);
 }  // namespace linnet

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include "base/error.h"
 #include "tasks/texts/marked_texts.h"
+#include "tasks/texts/text_classifier.h"
 #include "tasks/texts/text_task.h"
 #include "temporary_folder.h"
 
@@ -144,6 +145,13 @@ TEST_F(TextFiles, ANumberThatIsNoneInLine1MayBeAHeading) {
       "a.tsv:1: the label 'stars' is no number; if line 1 is a heading, --label-column NAME says so");
   EXPECT_EQ(problem("low", "a.tsv:21"), "a.tsv:21: the label 'low' is no number");
   EXPECT_EQ(problem("low", "a.jsonl:1"), "a.jsonl:1: the label 'low' is no number");
+}
+
+TEST(FirstNames, AreFewWhereTheyAreLong) {
+  EXPECT_EQ(first_names({"ham", "spam"}), "ham, spam");
+  EXPECT_EQ(first_names({"ham", "spam"}, 1), "ham, ...");
+  const std::string sentence(150, 'x');
+  EXPECT_EQ(first_names({sentence, sentence, sentence}), sentence + ", " + sentence + ", ...");
 }
 }  // namespace
 }  // namespace linnet

@@ -31,7 +31,8 @@ LossFunction loss_of(Net& net) {
 double element(int64_t row, int64_t channel) { return std::sin(1.7 * row + 3.1 * channel) * (1 + channel) + channel; }
 
 struct Training {
-  explicit Training(const TrainerOptions& options = {}) : learner(net, loss_of(net), options) {
+  explicit Training(const TrainerOptions& options = {}, LossFunction (*loss)(Net&) = loss_of)
+      : learner(net, loss(net), options) {
     std::vector<float> x, y;
     for (int64_t row = 0; row < kRows; ++row) {
       for (int64_t channel = 0; channel < kChannels; ++channel) x.push_back(static_cast<float>(element(row, channel)));
@@ -126,13 +127,89 @@ TEST(Buffers, AreSavedWithTheModelAndResumedWithTheRun) {
   std::filesystem::remove_all(folder);
 }
 
-TEST(Buffers, AModuleUsedTwiceAndABatchOfOneAreErrors) {
-  Net net;
-  const LossFunction twice = [&](Trace& trace) -> Loss {
+// Rounded to bf16 in each step, they would stop where a step moves them by less than half of bf16's distance.
+TEST(Buffers, StayInFp32BesideActivationsInBf16) {
+  Training training({.passes = {.precision = Precision::kBf16, .storage_type = DType::kBF16}});
+  training.learner.step(0.01);
+  expect_statistics(training, 1);
+}
+
+// The second batch is 2 x + 1, whose normalized rows are those of x.
+LossFunction loss_of_two_batches(Net& net) {
+  return [&net](Trace& trace) -> Loss {
     const Tensor x = trace.input("x", {DType::kF32, {kRows, kChannels}});
-    return {sum_to(square(net.norm(net.norm(x))), {}), trace.number(1)};
+    const Tensor y = trace.input("y", {DType::kF32, {kRows, 1}});
+    const Tensor first = net.norm(x), second = net.norm(x * 2.0 + 1.0);
+    return {sum_to(square(net.head(first + second) - y), {}), trace.number(kRows)};
   };
-  EXPECT_THROW(SingleShapeLearner(net, twice), Error);
+}
+
+LossFunction loss_of_one_doubled(Net& net) {
+  return [&net](Trace& trace) -> Loss {
+    const Tensor x = trace.input("x", {DType::kF32, {kRows, kChannels}});
+    const Tensor y = trace.input("y", {DType::kF32, {kRows, 1}});
+    return {sum_to(square(net.head(net.norm(x) * 2.0) - y), {}), trace.number(kRows)};
+  };
+}
+
+TEST(Buffers, AModuleUsedTwiceUpdatesThemTwiceAndHasTheGradientOfBothUses) {
+  const TrainerOptions options{.optimizer = {.kind = OptimizerAttrs::Kind::kSgd}};
+  Training two(options, loss_of_two_batches), one(options, loss_of_one_doubled);
+  two.learner.step(0.01);
+  one.learner.step(0.01);
+  for (int64_t channel = 0; channel < kChannels; ++channel) {
+    const auto i = static_cast<size_t>(channel);
+    const Moments m = moments(channel);
+    EXPECT_NEAR(two.values("norm.running_mean")[i], moved(moved(0, m.mean, 1), 2 * m.mean + 1, 1), 1e-5);
+    EXPECT_NEAR(two.values("norm.running_var")[i], moved(moved(1, m.variance, 1), 4 * m.variance, 1), 1e-4);
+  }
+  for (const char* name : {"norm.weight", "norm.bias", "head.weight", "head.bias"})
+    for (size_t i = 0; i < one.values(name).size(); ++i)
+      EXPECT_NEAR(two.values(name)[i], one.values(name)[i], 1e-4) << name;
+}
+
+struct Block : Module {
+  Block(Module* up, std::string name) : Module(up, std::move(name)) {}
+  Tensor operator()(Tensor x) {
+    const ModuleScope scope(*this);
+    return relu(norm(fc(x)));
+  }
+  Linear fc{this, "fc", kChannels, kChannels};
+  BatchNorm norm{this, "norm", kChannels};
+};
+
+struct Tower : Module {
+  Tensor operator()(Tensor x) {
+    for (Block& block : layers) x = block(x);
+    return x;
+  }
+  ModuleList<Block> layers{this, "layers", 2};
+};
+
+TEST(Buffers, ATowerUsedTwiceHasTheSameBitsWhereItsLayersAreRecomputed) {
+  std::vector<std::vector<float>> parameters;
+  for (const RecomputeMode mode : {RecomputeMode::kNone, RecomputeMode::kBlock}) {
+    Tower tower;
+    const LossFunction loss = [&](Trace& trace) -> Loss {
+      const Tensor x = trace.input("x", {DType::kF32, {kRows, kChannels}});
+      const Tensor first = tower(x), second = tower(square(x));
+      return {sum_to(square(first - second), {}), trace.number(kRows)};
+    };
+    SingleShapeLearner learner(tower, loss, {.recompute = mode});
+    std::vector<float> x;
+    for (int64_t i = 0; i < kRows * kChannels; ++i)
+      x.push_back(static_cast<float>(element(i / kChannels, i % kChannels)));
+    learner.set<float>("x", x);
+    for (int step = 0; step < 3; ++step) learner.step(0.01);
+    const TrainingState& state = learner.trainer().state();
+    const float* values = state.flat(state::kParameters);
+    parameters.emplace_back(values, values + state.layout().stored_count());
+  }
+  EXPECT_EQ(parameters[0], parameters[1]);
+}
+
+TEST(Buffers, ABatchOfOneIsAnError) {
+  Net net;
   const LossFunction one = [&](Trace& trace) -> Loss {
     return {sum_to(square(net.norm(trace.input("x", {DType::kF32, {1, kChannels}}))), {}), trace.number(1)};
   };

@@ -97,6 +97,7 @@ ImageDataset read_image_folder(
 
 ImageDataset read_image_files(const std::vector<std::string>& paths, const ImageLoading& loading);  // without labels
 
+// Whether folders in it hold images, directly or in folders below. Not so where they are parts: train/, test/, ...
 bool has_class_folders(const std::string& directory);
 // The images in a folder and all folders below it, sorted.
 std::vector<std::string> find_images(const std::string& directory);

@@ -239,8 +239,10 @@ std::vector<std::string> find_images(const std::string& directory) {
 std::vector<std::string> list_folders(const std::string& directory) { return list(directory, true); }
 
 bool has_class_folders(const std::string& directory) {
+  const std::string train = directory + "/train";
+  if (fs::is_directory(train) && list(train, false).empty()) return false;  // a part, which has folders of classes
   return std::ranges::any_of(
-      list_folders(directory), [&](const std::string& name) { return !list(directory + "/" + name, false).empty(); });
+      list_folders(directory), [&](const std::string& name) { return !find_images(directory + "/" + name).empty(); });
 }
 
 void warn_of_foreign_images(const std::string& directory, size_t read) {

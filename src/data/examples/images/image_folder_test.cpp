@@ -313,6 +313,17 @@ TEST_F(ImageFolderTest, FoldersOfClassesAloneAreDividedBySeed) {
   EXPECT_NE(first_pixels(load_image_splits(folder_, {}, {.seed = 8}).train), first_pixels(splits.train));
 }
 
+TEST_F(ImageFolderTest, ClassesMayHaveAllImagesInFoldersBelow) {
+  for (int i = 0; i < 10; ++i)
+    for (const char* folder : {"a/x/y/", "b/z/"}) grey(folder + std::to_string(i) + ".png", static_cast<uint8_t>(i));
+  EXPECT_TRUE(has_class_folders(folder_));
+  EXPECT_EQ(load_image_splits(folder_).train.class_names, (std::vector<std::string>{"a", "b"}));
+  EXPECT_FALSE(has_class_folders(path("a/x/y")));
+  grey("parts/train/a/x/1.png", 1), grey("parts/test/a/1.png", 1);
+  EXPECT_FALSE(has_class_folders(path("parts")));
+  EXPECT_TRUE(has_class_folders(path("parts/train")));
+}
+
 TEST_F(ImageFolderTest, AValidationFolderHasOneOfThreeNames) {
   for (const char* name : {"valid", "val", "validation"}) {
     grey("train/a/1.png", 1), grey("train/b/1.png", 2), grey("train/b/2.png", 3);

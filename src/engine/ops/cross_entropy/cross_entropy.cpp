@@ -19,7 +19,8 @@ std::vector<TensorType> infer_cross_entropy(const InferArgs& args) {
   const TensorType &logits = args.in[0], &targets = args.in[1];
   expect(logits.shape.rank() >= 1 && is_float(logits.dtype), "got logits ", logits);
   const Shape rows = leading_axes(logits.shape);
-  expect(targets == TensorType{DType::kI32, rows}, "got logits ", logits, " and targets ", targets);
+  expect(targets == TensorType{DType::kI32, rows}, "got logits ", logits, " and targets ", targets,
+      ", expected i32 targets of shape ", rows);
   const DType full = full_type(logits.dtype);
   return {{full, {}}, {full, {rows.elements()}}};
 }
@@ -148,7 +149,8 @@ void linear_cross_entropy_expect_operands(const InferArgs& args) {
   expect(is_float(hidden.dtype) && hidden.dtype == weight.dtype && hidden.shape.rank() >= 1, both);
   expect(weight.shape.rank() == 2 && weight.shape[1] == hidden.shape[-1], both, ", expected [V, D]");
   const Shape rows = leading_axes(hidden.shape);
-  expect(targets == TensorType{DType::kI32, rows}, "got ", hidden, " and targets ", targets);
+  expect(targets == TensorType{DType::kI32, rows}, "got ", hidden, " and targets ", targets,
+      ", expected i32 targets of shape ", rows);
   if (attrs.bias)
     expect(args.in[3] == TensorType{weight.dtype, {weight.shape[0]}}, "got weight ", weight, " and bias ", args.in[3]);
 }
