@@ -387,9 +387,13 @@ def plan(
     data: typing.Any = None,
     *,
     valid: typing.Any = None,
+    test: typing.Any = None,
     source: typing.Any = None,
     target: typing.Any = None,
+    steps: int | None = None,
+    epochs: int | None = None,
     batch: int | None = None,
+    rate: float | None = None,
     memory: str | int | None = None,
     device: str | None = None,
     threads: int | None = None,
@@ -398,9 +402,9 @@ def plan(
 ) -> Plan:
     """The memory that `train` with the same arguments would take, without training; shows itself as a table, in a
     notebook as a picture. exact: read the data, however many they are."""
-    short = dict(steps=None, epochs=None, batch=batch, rate=None, memory=memory, device=device, threads=threads)
+    short = dict(steps=steps, epochs=epochs, batch=batch, rate=rate, memory=memory, device=device, threads=threads)
     with tempfile.TemporaryDirectory() as folder:  # of data that are no files
-        choice = _choice(task, data, valid, None, source, target, os.path.join(folder, "run"), short, settings)
+        choice = _choice(task, data, valid, test, source, target, os.path.join(folder, "run"), short, settings)
         return Plan(_linnet.plan(choice, exact))
 
 
@@ -409,16 +413,20 @@ def check(
     data: typing.Any = None,
     *,
     valid: typing.Any = None,
+    test: typing.Any = None,
     source: typing.Any = None,
     target: typing.Any = None,
+    steps: int | None = None,
+    epochs: int | None = None,
     batch: int | None = None,
+    rate: float | None = None,
     threads: int | None = None,
     **settings: typing.Any,
 ) -> Check:
     """Whether a model is sane before it is trained: initial loss, overfitting, gradients, causality, padding, ..."""
-    short = dict(steps=None, epochs=None, batch=batch, rate=None, memory=None, device=None, threads=threads)
+    short = dict(steps=steps, epochs=epochs, batch=batch, rate=rate, memory=None, device=None, threads=threads)
     with tempfile.TemporaryDirectory() as folder:
-        choice = _choice(task, data, valid, None, source, target, os.path.join(folder, "run"), short, settings)
+        choice = _choice(task, data, valid, test, source, target, os.path.join(folder, "run"), short, settings)
         return Check(CheckLine(*line) for line in _linnet.check(choice))
 
 

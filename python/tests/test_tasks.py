@@ -87,6 +87,7 @@ def test_plan() -> None:
     assert plan.fits and plan.parameters > 0 and plan.peak == sum(plan.memory.values())
     assert "<iframe" in plan._repr_html_() and "parameters" in str(plan)
     assert not ln.plan("translate", PAIRS, memory="1000B", **small).fits
+    assert ln.plan("translate", PAIRS, test=PAIRS, steps=30, epochs=2, rate=1e-3, **small).parameters == plan.parameters
 
 
 def test_check() -> None:

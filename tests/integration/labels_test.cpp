@@ -196,6 +196,7 @@ TEST_F(Labels, ARunThatLearnsNothingSaysSo) {
   const Outcome constant = train("regress", "constant.tsv", {"max_steps=1"});
   EXPECT_NE(constant.error.find("all labels are 2.5: there is nothing to learn"), std::string::npos) << constant.error;
   folder_.write("one.conll", "the O\ndog B-X\n");
+  std::filesystem::remove_all(folder_ / "tag");
   const Outcome one = train("tag", "one.conll");
   EXPECT_NE(one.error.find("a blank line ends each sentence of a CoNLL file"), std::string::npos) << one.error;
 }

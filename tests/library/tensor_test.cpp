@@ -457,6 +457,52 @@ TEST(Padding, IsKnownByTheCountAlone) {
   EXPECT_THROW(evaluated(false), Error);
 }
 
+// What a loss reads as targets is a label, whatever it is called.
+TEST(Padding, LabelsOfAnyNameAreLeftOut) {
+  struct Net : Module {
+    Linear line{this, "line", 1, 3};
+  } net;
+  Dataset data;
+  data.add("x", {1}, std::vector<float>{1, 2, 3, 4, 5, 6});
+  data.add("y", Shape{}, std::vector<int32_t>{0, 1, 2, 0, 1, 2});
+  using Made = std::function<Loss(Tensor logits, Tensor y)>;
+  const std::vector<Made> losses{[](Tensor logits, Tensor y) { return cross_entropy_loss(logits, y); },
+      [](Tensor logits, Tensor y) -> Loss {
+        return {.sum = sum(cross_entropy(logits, reshape(y, y.shape()))), .count = count_targets(y)};
+      }};
+  for (const Made& made : losses) {
+    const auto evaluated = [&](int64_t rows) {
+      Loader loader(data, {.batch = rows});
+      Learner learner(net, [&](Tracer& t) { return made(net.line(t.input("x")), t.input("y")); }, loader.shapes(), {});
+      return learner.evaluate(loader);
+    };
+    EXPECT_EQ(evaluated(4).count, 6);
+    EXPECT_NEAR(evaluated(4).loss, evaluated(6).loss, 1e-6);
+  }
+}
+
+// Ids of an embedding cannot be -1: as targets too they would count.
+TEST(Padding, IdsThatAreCountedAsTargetsAreRefused) {
+  struct Net : Module {
+    Embedding words{this, "words", 5, 5};
+  } net;
+  Dataset data;
+  data.add("ids", {2}, std::vector<int32_t>(12, 1));
+  Loader loader(data, {.batch = 4});
+  const auto evaluated = [&](bool masked) {
+    Learner learner(net,
+        [&](Tracer& t) -> Loss {
+          const Tensor ids = t.input("ids"), losses = cross_entropy(net.words(ids), ids);
+          if (!masked) return {.sum = sum(losses), .count = count_targets(ids)};
+          return {.sum = sum(losses * reshape(t.row_mask(), {4, 1})), .count = t.sample_count() * 2.0};
+        },
+        loader.shapes(), {});
+    return learner.evaluate(loader).count;
+  };
+  EXPECT_EQ(evaluated(true), 12);
+  EXPECT_THROW(evaluated(false), Error);
+}
+
 // A learner that only runs a model needs no loss.
 TEST(Outputs, NeedNoLossWithoutTraining) {
   struct Net : Module {

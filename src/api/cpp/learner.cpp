@@ -107,7 +107,10 @@ void Learner::State::load(const Arrays& batch, const BatchKind& kind, int64_t sa
     std::byte* to = store.data(name);
     const std::span<const std::byte> bytes = batch.has(name) ? batch.bytes(name) : std::span<const std::byte>{};
     std::copy(bytes.begin(), bytes.end(), to);
-    std::memset(to + bytes.size(), is_label(name, type.dtype) ? 0xff : 0, type.bytes() - bytes.size());
+    const bool is_label = kind.labels.contains(name);
+    const size_t row = type.bytes() / static_cast<size_t>(std::max<int64_t>(1, first_axis(type)));
+    const size_t kept = is_label ? std::min(bytes.size(), row * static_cast<size_t>(samples)) : bytes.size();
+    std::memset(to + kept, is_label ? 0xff : 0, type.bytes() - kept);
   }
   given.clear();  // what set() gave is gone
   fill_mask(kind, samples);

@@ -1,9 +1,12 @@
 // Makes a Learner: records the loss for each batch shape, compares the recordings, and plans.
 #include <algorithm>
 #include <array>
+#include "api/cpp/helpers.h"
 #include "api/cpp/learner_state.h"
 #include "base/text.h"
 #include "engine/ops/attention/attention.h"
+#include "engine/ops/cross_entropy/cross_entropy.h"
+#include "engine/ops/embedding/embedding.h"
 #include "engine/passes/rewriter.h"
 #include "engine/plan/store.h"
 
@@ -80,6 +83,27 @@ std::map<std::string, int64_t> attention_lengths(const Graph& graph) {
   }
   return lengths;
 }
+
+// The inputs that nodes read as the operand which `operand` says (-1: none), as they are or through ops of one operand.
+std::set<std::string> inputs_read_as(const Graph& graph, int (*operand)(const Node& node)) {
+  std::vector<bool> is_read(graph.value_count());
+  for (NodeId id = graph.node_count(); id-- > 0;) {
+    const Node& node = graph.node(id);
+    const bool hands_on = node.in.size() == 1 && is_read[node.out[0]];
+    if (const int i = hands_on ? 0 : operand(node); i >= 0) is_read[node.in[static_cast<size_t>(i)]] = true;
+  }
+  std::set<std::string> names;
+  for (const GraphInput& input : graph.inputs())
+    if (is_read[input.value] && !is_reserved(input.name)) names.insert(input.name);
+  return names;
+}
+
+int target_operand(const Node& node) {
+  if (is(node, kCountTargets) || is(node, kOneHot)) return 0;
+  return is(node, kCrossEntropy) ? 1 : is(node, kLinearCrossEntropy) ? 2 : -1;
+}
+
+int id_operand(const Node& node) { return is(node, kEmbedding) ? 1 : -1; }
 
 void check_inputs(const InputTypes& evaluated, const InputTypes& trained) {
   const auto compare = [](const InputTypes& one, const char* in, const InputTypes& other, const char* not_in) {
@@ -205,7 +229,8 @@ int64_t Learner::State::BatchKind::rows() const { return std::max(mask_rows, mos
 
 bool Learner::State::BatchKind::knows_padding() const {
   const std::set<std::string>& inputs = find_item(outputs, state::kTokenCount, &Output::name)->inputs;
-  return std::ranges::any_of(inputs, [](const std::string& name) { return name == kRowMask || !is_reserved(name); });
+  return std::ranges::any_of(inputs,
+      [&](const std::string& name) { return name == kRowMask || (!is_reserved(name) && !counted.contains(name)); });
 }
 
 // Records what the loss uses of a batch shape.
@@ -219,6 +244,10 @@ void Learner::State::add_kind(const InputTypes* types, bool trained) {
   const Graph graph = evaluate_graph(layout, recorded, state::kParameters);
   kind.used = declared(graph);
   kind.lengths = attention_lengths(graph);
+  const std::set<std::string> targets = inputs_read_as(graph, target_operand), ids = inputs_read_as(graph, id_operand);
+  for (const auto& [name, type] : kind.used)
+    if (targets.contains(name) || is_label(name, type.dtype))
+      (ids.contains(name) ? kind.counted : kind.labels).insert(name);
   const auto find_mask = [&](const Graph& recording) {
     if (const auto mask = recording.find_input(kRowMask)) kind.mask_rows = recording.value(*mask).type.shape[0];
   };

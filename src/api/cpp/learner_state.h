@@ -36,6 +36,8 @@ struct Learner::State {
     std::vector<Output> outputs;             // of evaluation
     std::vector<std::string> step_outputs;   // of training
     std::map<std::string, int64_t> lengths;  // inputs that are lengths of attention, and the most that each may be
+    std::set<std::string> labels;            // inputs whose padding is -1, which losses ignore
+    std::set<std::string> counted;           // labels that are also read as ids, so that their padding cannot be -1
     int64_t mask_rows = 0;                   // of the input kRowMask; 0: the loss does not use it
     int number = -1;                         // the trainer's
     bool trained = false;
