@@ -23,9 +23,9 @@ def parameter(shape: typing.Sequence[int], init: Initializer | None = None) -> P
 
 
 def Buffer(shape: typing.Sequence[int], init: Initializer | None = None) -> Parameter:
-    """State that is saved and not trained, such as running statistics; zeros without `init`. `update_buffer(buffer, x)`,
-    under `if is_training():`, sets what it holds after the step, and what reading it later in the loss gives; elements
-    that are not finite stay as they were."""
+    """State that is saved and not trained, such as running statistics; zeros without `init`.
+    `update_buffer(buffer, x)`, under `if is_training():`, sets what it holds after the step, and what reading it later
+    in the loss gives; elements that are not finite stay as they were."""
     return _linnet.parameter(list(shape), init or _linnet.init_constant(0), True)
 
 

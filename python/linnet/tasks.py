@@ -149,7 +149,9 @@ def _records(data: typing.Any) -> list[dict[str, typing.Any]] | None:
     """Rows by name, of a list of dicts, a dict of columns, pandas or datasets; None for anything else."""
     if hasattr(data, "column_names"):  # datasets.Dataset
         features = getattr(data, "features", None) or {}
-        columns = {name: [_named(features.get(name), cell) for cell in data[name]] for name in data.column_names}
+        columns: typing.Any = {
+            name: [_named(features.get(name), cell) for cell in data[name]] for name in data.column_names
+        }
     elif hasattr(data, "columns") and hasattr(data, "itertuples"):  # pandas
         columns = dict(zip(map(str, data.columns), zip(*data.itertuples(index=False))))
     elif isinstance(data, dict):

@@ -559,7 +559,7 @@ NAMED: dict[str, tuple[typing.Callable[[], typing.Any], str]] = {
 @pytest.mark.parametrize("name", NAMED)
 def test_what_is_wrong_is_named(name: str) -> None:
     call, message = NAMED[name]
-    with pytest.raises(ln.UserError, match=message) as found:
+    with pytest.raises((ln.UserError, ln.ShapeError), match=message) as found:
         call()
     check(found.value)
 
