@@ -173,9 +173,7 @@ void take_weights(Session& session, const std::string& advice, const LoadWeights
   packed.pack(session.store, session.trainer->pool());
 }
 
-void take_run_weights(Session& session, const std::string& folder) {
-  take_loaded(session, "", weights_of(folder));
-}
+void take_run_weights(Session& session, const std::string& folder) { take_loaded(session, "", weights_of(folder)); }
 
 std::string SessionTask::advice() const {
   const std::string batch = batch_key() == &DataConfig::batch_tokens ? "batch_tokens" : "batch_size";
