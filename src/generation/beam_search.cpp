@@ -10,7 +10,6 @@ namespace {
 constexpr double kNoBeam = -std::numeric_limits<double>::infinity();
 constexpr double kUnlikely = std::numeric_limits<double>::lowest();
 constexpr int64_t kRepeated = 32;  // most different tokens that have followed a beam's last ones
-
 }  // namespace
 
 std::vector<int32_t> TextRules::forbidden(
