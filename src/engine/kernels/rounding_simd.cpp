@@ -118,7 +118,7 @@ void round_columns(const float* w, int64_t stride, int64_t columns, int64_t dept
     const auto rounds = hn::And(is_large, is_number);
     const Floats inverse = hn::Div(SetAll(1), scale), limit = SetAll(most), magic = SetAll(12582912.0f);
     auto sum = hn::Zero(di);
-    for (int64_t k = 0; k < (depth + 31) / 32 * 32; k += 4) {
+    for (int64_t k = 0; k < round_up(depth, 32); k += 4) {
       auto word = hn::Zero(di);
       for (int64_t t = 3; t >= 0; --t) {
         const Floats x = k + t < depth ? hn::IfThenElseZero(rounds, hn::Mul(load(k + t), inverse)) : hn::Zero(d);
@@ -146,14 +146,12 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace linnet {
-namespace {
 HWY_EXPORT(RoundToHalfRange);
 HWY_EXPORT(RoundRange);
 HWY_EXPORT(round_codes);
 HWY_EXPORT(round_columns);
 HWY_EXPORT(NarrowRange);
 HWY_EXPORT(WidenRange);
-}  // namespace
 
 void round_to_half(int64_t n, const float* from, float* to, ThreadPool& pool) {
   for_ranges(pool, n, 1, [&](auto... range) { HWY_DYNAMIC_DISPATCH(RoundToHalfRange)(from, to, range...); });
@@ -162,7 +160,7 @@ void round_to_half(int64_t n, const float* from, float* to, ThreadPool& pool) {
 void round_to_bf16_stochastic(int64_t count, const float* x, uint16_t* y, uint64_t key, ThreadPool& pool) {
   if (count <= 0) return;
   constexpr int64_t piece = 4096;  // a whole number of Philox blocks, in any vector length
-  for_ranges(pool, (count + piece - 1) / piece, 2 * piece, [&](int64_t begin, int64_t end) {
+  for_ranges(pool, ceil_div(count, piece), 2 * piece, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(RoundRange)(begin * piece, std::min(count, end * piece), x, y, key);
   });
 }

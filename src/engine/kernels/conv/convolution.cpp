@@ -42,7 +42,7 @@ TapProblem tap_problem(ConvolutionSizes s, bool gradient, bool bf16) {
   if (!bf16) return {s, gradient, /*half_pair=*/false, /*grouped=*/!gradient && is_grouped(s)};
   int64_t& channels = gradient ? s.filters : s.channels;
   const bool half_pair = channels % 2 == 1;
-  channels = (channels + 1) / 2;
+  channels = ceil_div(channels, 2);
   return {s, gradient, half_pair};
 }
 

@@ -220,11 +220,9 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace linnet {
-namespace {
 HWY_EXPORT(ForwardRows);
 HWY_EXPORT(WeightGradientColumns);
 HWY_EXPORT(InputGradientRows);
-}  // namespace
 
 void dense_head_forward(const DenseHeadShape& shape, const float* x, const float* w, const float* bias, bool relu,
     float* y, ThreadPool& pool) {

@@ -30,7 +30,7 @@ constexpr int64_t image_floats(const ConvPoolShape& s) { return s.channels * pla
 constexpr int64_t strip_floats(const ConvPoolShape& s) { return plane_rows(s) * s.channels * 4 * kStrip; }
 
 // The images of one task, enough to outweigh its overhead. By shape alone.
-constexpr int64_t groups(const ConvPoolShape& s) { return std::clamp<int64_t>((s.images + 7) / 8, 1, 32); }
+constexpr int64_t groups(const ConvPoolShape& s) { return std::clamp<int64_t>(ceil_div(s.images, 8), 1, 32); }
 
 // Forward: packed weights, then for each thread an image and a strip.
 constexpr int64_t weight_floats(const ConvPoolShape& s) {
@@ -377,7 +377,7 @@ void conv_pool_weight_gradient(const ConvPoolShape& s, const ConvPoolImages& x, 
     float *image = scratch + worker * gradient_scratch_floats(s), *dy = image + image_floats(s) + pair_floats(s);
     std::fill_n(sums + task * size, size, 0.0f);
     WeightGradientCall call{s, x, which, slopes.dy, 0};
-    const int64_t parts = slopes.dy ? 1 : (end - begin + kProductImages - 1) / kProductImages;
+    const int64_t parts = slopes.dy ? 1 : ceil_div(end - begin, kProductImages);
     for (int64_t part = 0; part < parts; ++part) {
       const int64_t from = begin + part * (end - begin) / parts, to = begin + (part + 1) * (end - begin) / parts;
       if (!slopes.dy) {

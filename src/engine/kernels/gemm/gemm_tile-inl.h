@@ -31,7 +31,7 @@ constexpr bool kOldest = HWY_TARGET == HWY_EMU128 || (HWY_ARCH_X86 && HWY_TARGET
 constexpr int kRows = kLanes >= 16 ? 14 : kOldest ? 4 : 6;
 // A packed A: by rows, kRowStride apart, or, transposed, by columns of whole vectors, kColumnStride apart.
 constexpr int kRowStride = gemm_blocking::kRowStride;
-constexpr int kColumnStride = (kRows + kLanes - 1) / kLanes * kLanes;
+constexpr int kColumnStride = round_up(kRows, kLanes);
 
 // Of `rows`, those that the multiply-add reads from memory itself, once for each vector of B: fewer instructions but
 // more loads, at most one per multiply-add. A core shared by two threads decodes too few instructions otherwise.

@@ -197,14 +197,11 @@ constexpr int64_t kChunkFloats = 1 << 18;
 constexpr int64_t kMinRows = 768, kMaxRows = 4096;
 
 // The length of the fewest chunks of at most `most` rows, of nearly equal length.
-int64_t even_chunks(int64_t rows, int64_t most) {
-  const int64_t chunks = rows > 0 ? (rows + most - 1) / most : 1;
-  return (rows + chunks - 1) / chunks;
-}
+int64_t even_chunks(int64_t rows, int64_t most) { return ceil_div(rows, std::max<int64_t>(ceil_div(rows, most), 1)); }
 
 // All ranks that divide the classes have chunks of the same rows.
 int64_t chunk_rows(int64_t rows, int64_t classes, const ClassDivision& division) {
-  if (division.is_divided()) classes = (division.all + division.ranks - 1) / division.ranks;
+  if (division.is_divided()) classes = ceil_div(division.all, division.ranks);
   return even_chunks(rows, std::clamp(kChunkFloats / std::max<int64_t>(classes, 1), kMinRows, kMaxRows));
 }
 

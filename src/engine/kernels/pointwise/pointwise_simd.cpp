@@ -170,7 +170,7 @@ class Task {
       streams_[k] = {scalars_[k], 0};
     } else if (operand.broadcast == Broadcast::kSuffix && operand.size <= call_.block) {
       buffers_[k] = Take(2 * call_.block);
-      const int64_t length = (longest + kFloatLanes - 1) / kFloatLanes * kFloatLanes + operand.size;
+      const int64_t length = round_up(longest, kFloatLanes) + operand.size;
       Repeat(operand, 0, length, buffers_[k]);
     } else if (operand.broadcast != Broadcast::kFull || operand.data.is_bf16) {
       buffers_[k] = Take(call_.block);
@@ -401,7 +401,7 @@ void pointwise(int64_t n, const Expression& expression, std::span<const Pointwis
   call.n = n;
   call.out = out;
   // Tasks begin at multiples of kBlock, so that only the last one has a partial end.
-  const int64_t blocks = (n + kBlock - 1) / kBlock;
+  const int64_t blocks = ceil_div(n, kBlock);
   for_ranges(pool, blocks, std::min(n, kBlock), [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(RunTask)(call, begin * kBlock, std::min(n, end * kBlock));
   });

@@ -31,7 +31,7 @@ struct Layout {
         run(s.horizontal.dilation == 1 ? s.horizontal.size * s.channels : s.channels),
         runs(s.horizontal.dilation == 1 ? 1 : s.horizontal.size),
         window_rows((s.vertical.size - 1) * s.vertical.dilation + 1), is_direct(run % 4 == 0),
-        depth(ceil_div(s.patch(), PackedShape::kBlock) * PackedShape::kBlock) {
+        depth(round_up(s.patch(), PackedShape::kBlock)) {
     const int64_t room = std::max<int64_t>(0, kBandBytes / std::max<int64_t>(1, line) - window_rows);
     most_rows = std::min(std::max<int64_t>(1, s.out_height()), room / s.vertical.stride + 1);
   }
@@ -328,9 +328,7 @@ HWY_POP_ATTRIBUTES
 
 #if HWY_ONCE
 namespace linnet {
-namespace {
 HWY_EXPORT(convolve);
-}  // namespace
 
 size_t int8_convolution_workspace(const Int8ConvolutionSizes& sizes, int64_t filters, int threads) {
   return Workspace(sizes, filters, threads, nullptr).size;

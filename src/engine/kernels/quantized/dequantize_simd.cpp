@@ -118,10 +118,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace linnet {
-namespace {
 HWY_EXPORT(row_values);
 HWY_EXPORT(unpack_panel);
-}  // namespace
 
 void dequantize_codes(const PackedWeight& weight, int64_t first, int64_t count, float* out) {
   HWY_DYNAMIC_DISPATCH(row_values)(weight, first, count, out);

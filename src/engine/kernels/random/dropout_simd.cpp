@@ -46,10 +46,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace linnet {
-namespace {
 HWY_EXPORT(DropoutRange);
 HWY_EXPORT(values16);
-}  // namespace
 
 void dropout(int64_t samples, int64_t elements_per_sample, StoredFloats x, MutableStoredFloats y, float p, uint64_t key,
     ThreadPool& pool, uint32_t first_sample) {
@@ -62,7 +60,7 @@ void dropout(int64_t samples, int64_t elements_per_sample, StoredFloats x, Mutab
     return;
   }
   constexpr int64_t piece = 4096;  // a whole number of Philox blocks, in any vector length
-  const int64_t pieces = (elements_per_sample + piece - 1) / piece;
+  const int64_t pieces = ceil_div(elements_per_sample, piece);
   for_each_index(pool, samples * pieces, 2 * size / (samples * pieces), [&](int64_t task) {
     const int64_t sample = task / pieces, first = task % pieces * piece, offset = sample * elements_per_sample;
     HWY_DYNAMIC_DISPATCH(DropoutRange)
