@@ -300,9 +300,7 @@ void convolution_weight_gradient(
       });
     }
     if (first == 0) return;
-    for_ranges(pool, weights, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) dweight[i] += part[i];
-    });
+    for_each_index(pool, weights, 1, [&](int64_t i) { dweight[i] += part[i]; });
   });
 }
 }  // namespace linnet

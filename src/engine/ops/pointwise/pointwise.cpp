@@ -18,10 +18,9 @@ std::vector<TensorType> infer_pointwise(const InferArgs& args) {
   const int rank = max_of<int>(args.in, [](const TensorType& in) { return in.shape.rank(); });
   const TensorType out{full->dtype, with_rank(full->shape, std::max(rank, full->shape.rank()))};
   for (const TensorType& in : args.in) {
-    if (!is_float(in.dtype) || in.dtype != args.in[0].dtype) {
-      const auto names = mapped(args.in, [](const TensorType& type) { return type.text(); });
-      throw ShapeProblem("got " + joined(names, " and ") + ", expected one float type; cast() changes the type");
-    }
+    if (!is_float(in.dtype) || in.dtype != args.in[0].dtype)
+      throw ShapeProblem(
+          "got " + joined(args.in, " and ", &TensorType::text) + ", expected one float type; cast() changes the type");
     if (!find_broadcast(in.shape, out.shape) && middle_row(in.shape, out.shape) == 0)
       throw ShapeProblem("cannot broadcast " + args.in[0].shape.text() + " with " +
                          (&in == &args.in[0] ? full->shape : in.shape).text());
