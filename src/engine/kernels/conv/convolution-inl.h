@@ -129,7 +129,7 @@ template <class At> HWY_INLINE Floats WithEpilogue(
   if (epilogue.bias) x = hn::Add(x, at.load(epilogue.bias + filter));
   if (residual) x = hn::Add(x, at.load(residual));
   // As ops/pointwise: NaN is neither above zero nor replaced.
-  return epilogue.activation == GemmActivation::kRelu ? hn::IfThenZeroElse(hn::Lt(x, SetAll(0)), x) : x;
+  return epilogue.activation == GemmActivation::kRelu ? Relu(x) : x;
 }
 
 // Applies the epilogue to `pixels` pixels of `width` filters from number `filter` on. c: the first of them, `first`

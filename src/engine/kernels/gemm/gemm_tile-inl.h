@@ -18,8 +18,6 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE::tile {
-namespace hn = hwy::HWY_NAMESPACE;
-
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 constexpr D d;
@@ -53,8 +51,6 @@ struct F32 {
   static constexpr int kPair = 1;  // values of k in a packed element
   static HWY_INLINE V MulAdd(V x, V y, V sum) { return hn::MulAdd(x, y, sum); }
 };
-
-HWY_INLINE V Relu(V x) { return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x); }  // a NaN is not < 0: it stays
 
 // r[i, :] += a[i * kRow] * b[:] for M rows: a step along k. kAhead: floats from b to what is prefetched.
 template <class P, int M, int kRow, int64_t kAhead = 0, int kVectors>

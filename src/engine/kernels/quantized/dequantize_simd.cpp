@@ -10,7 +10,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-namespace hn = hwy::HWY_NAMESPACE;
 constexpr int64_t kPanel = PackedShape::kPanel, kBlock = PackedShape::kBlock;
 
 // One block of the 16 rows of a panel: value(row r, column c) becomes out[c * stride + r]. A word has a row's codes, so

@@ -91,7 +91,6 @@ void quantize_block(const float* x, int64_t count, const BlockFormat& format, Ac
 
 void finish(
     const GemmArgs& g, const float* sums, int64_t stride, int64_t row, int rows, int64_t column, int64_t columns) {
-  const FloatTag d;
   for (int64_t i = 0; i < rows; ++i) {
     const int64_t location = (row + i) * g.ldc + column;
     const float *from = sums + i * stride, *residual = g.residual ? g.residual.f32() + location : nullptr;
@@ -100,7 +99,7 @@ void finish(
       Floats value = at.load(from);
       if (residual) value = hn::Add(value, at.load(residual));
       if (g.bias) value = hn::Add(value, at.load(g.bias + column));
-      if (g.activation == GemmActivation::kRelu) value = hn::IfThenZeroElse(hn::Lt(value, hn::Zero(d)), value);
+      if (g.activation == GemmActivation::kRelu) value = Relu(value);
       at.store(value, out);
     });
   }

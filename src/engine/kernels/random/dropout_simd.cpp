@@ -18,9 +18,8 @@ namespace {
 // Elements [begin, end) of one sample, begin a multiple of 8.
 void DropoutRange(int64_t begin, int64_t end, StoredFloats x, MutableStoredFloats y, uint32_t threshold, float scale,
     uint32_t sample, uint64_t key) {
-  const hn::RebindToSigned<FloatTag> di;
   const hn::Rebind<uint16_t, FloatTag> half;
-  const auto limit = hn::Set(di, static_cast<int32_t>(threshold));
+  const auto limit = hn::Set(IntTag(), static_cast<int32_t>(threshold));
   const Floats factor = SetAll(scale);
   HWY_ALIGN uint16_t values[kPhiloxValues];
   for (int64_t first = begin; first < end; first += kPhiloxValues) {
@@ -29,7 +28,7 @@ void DropoutRange(int64_t begin, int64_t end, StoredFloats x, MutableStoredFloat
     const StoredFloats from = x + first;
     const MutableStoredFloats to = y + first;
     ForRow(count, [&](const auto& at) LINNET_LAMBDA {
-      const auto value = hn::PromoteTo(di, hn::LoadU(half, values + at.first));
+      const auto value = hn::PromoteTo(IntTag(), hn::LoadU(half, values + at.first));
       const auto dropped = hn::RebindMask(FloatTag(), hn::Lt(value, limit));
       at.store(hn::IfThenZeroElse(dropped, hn::Mul(at.load(from), factor)), to);
     });
