@@ -312,8 +312,10 @@ GemmArgs merge_batch(GemmArgs g) {
 }
 }  // namespace
 
-bool is_stored_in_bf16(const GemmArgs& g) {
-  return g.a.is_bf16 || g.b.is_bf16 || g.c.is_bf16 || g.residual.is_bf16 || g.pre_activation.is_bf16 || g.aux.is_bf16;
+bool is_stored_in_bf16(const GemmArgs& g) { return g.a.is_bf16 || g.b.is_bf16 || has_bf16_results(g); }
+
+bool has_bf16_results(const GemmArgs& g) {
+  return g.c.is_bf16 || g.residual.is_bf16 || g.pre_activation.is_bf16 || g.aux.is_bf16;
 }
 
 size_t gemm_workspace(int64_t batch, int64_t m, int64_t n, int64_t k, int threads, bool in_bf16) {

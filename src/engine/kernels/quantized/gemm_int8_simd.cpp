@@ -114,11 +114,6 @@ void finish_tile(const GemmArgs& g, const PackedWeight& weight, const Rounded& a
   }
 }
 
-// Whether C or a matrix beside it is bf16 in memory: sums then become numbers apart.
-bool is_apart(const GemmArgs& g) {
-  return kMayBeBf16 && (g.c.is_bf16 || g.residual.is_bf16 || g.pre_activation.is_bf16 || g.aux.is_bf16);
-}
-
 // Rows [first, last) of A by columns [begin, end) of C, whole tiles except at the end. With bytes.c tiles stay in L1.
 template <class Tiles> void multiply(const GemmArgs& g, const PackedWeight& weight, const Rounded& a, int64_t first,
     int64_t last, int64_t begin, int64_t end, const ByteOperands& bytes = {}) {
@@ -126,7 +121,7 @@ template <class Tiles> void multiply(const GemmArgs& g, const PackedWeight& weig
   constexpr int64_t kStride = Tiles::kPanels * kPanel;
   HWY_ALIGN int32_t sums[Tiles::kRows * kStride], rest_sums[Tiles::kRows * kStride];
   HWY_ALIGN float numbers[Tiles::kRows * kStride];
-  const bool is_stored = is_apart(g), in_place = !is_stored && !bytes.c;
+  const bool is_stored = kMayBeBf16 && has_bf16_results(g), in_place = !is_stored && !bytes.c;
   GemmArgs apart = is_stored ? GemmArgs{} : g;  // of a tile's numbers
   apart.c = numbers, apart.ldc = kStride;
   for (int64_t column = begin; column < end; column += kStride) {
