@@ -137,13 +137,11 @@ void few_rows(const GemmArgs& g, const PackedWeight& weight, std::byte* workspac
   auto* x = reinterpret_cast<ActivationBlock*>(workspace);
   const int64_t blocks = weight.shape.blocks(), columns = weight.shape.columns;
   const BlockFormat format = block_format(weight.shape.format);
-  const auto quantize = [&](int64_t row, int) {
+  pool.run(g.m, [&](int64_t row, int) {
     for (int64_t block = 0; block < blocks; ++block)
       quantize_block(g.a.f32() + row * g.lda + block * kBlock, std::min(kBlock, columns - block * kBlock), format,
           x[row * blocks + block]);
-  };
-  if (g.m == 1) quantize(0, 0);
-  else pool.run(g.m, quantize);
+  });
   // A task reads at most 100 KB of weights, and each thread has several, as threads seldom run at the same speed.
   constexpr int64_t kTogether = 4, kTasksEach = 4;
   const int64_t panels = weight.shape.panels();
