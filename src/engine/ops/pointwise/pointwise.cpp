@@ -185,9 +185,8 @@ Tensor pointwise(Expression expression, std::span<const Tensor> given, SourceLin
 
 Expression join(const Expression& a, int a_operands, const Expression& b, int hole) {
   ExpressionBuilder e;
-  std::vector<ExpressionBuilder::Ref> first, second;
-  for (int k = 0; k < a_operands; ++k) first.push_back(e.input(k));
-  const auto result = e.inline_expression(a, first);
+  const auto result = e.inline_expression(a, mapped(a_operands, [&](int k) { return e.input(k); }));
+  std::vector<ExpressionBuilder::Ref> second;
   const auto end_of = [](const Instruction& i) { return i.function == Scalar::kInput ? i.a + 1 : 0; };
   const int b_operands = max_of<int>(b.code, end_of);
   for (int k = 0, next = a_operands; k < b_operands; ++k) second.push_back(k == hole ? result : e.input(next++));
