@@ -2,6 +2,7 @@
 // share the interpreter's cost and memory is read and written once.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include "base/fail.h"
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/pointwise/expression.h"
@@ -54,30 +55,22 @@ namespace {
 struct Stream {
   const float* data;
   int64_t step;
+  HWY_INLINE Floats Next() { return LoadFloats(std::exchange(data, data + step)); }
 };
 
 template <class F> HWY_INLINE void Map1(Stream a, float* out, int64_t length, const F& f) {
-  for (int64_t i = 0; i < length; i += kFloatLanes) {
-    StoreFloats(f(LoadFloats(a.data)), out + i);
-    a.data += a.step;
-  }
+  for (int64_t i = 0; i < length; i += kFloatLanes) StoreFloats(f(a.Next()), out + i);
 }
 
 template <class F> HWY_INLINE void Map2(Stream a, Stream b, float* out, int64_t length, const F& f) {
-  for (int64_t i = 0; i < length; i += kFloatLanes) {
-    StoreFloats(f(LoadFloats(a.data), LoadFloats(b.data)), out + i);
-    a.data += a.step;
-    b.data += b.step;
-  }
+  for (int64_t i = 0; i < length; i += kFloatLanes) StoreFloats(f(a.Next(), b.Next()), out + i);
 }
 
 HWY_INLINE void Select(Stream a, Stream b, Stream c, float* out, int64_t length) {
   for (int64_t i = 0; i < length; i += kFloatLanes) {
-    const auto is_zero = hn::Eq(LoadFloats(a.data), SetAll(0));  // Ne is false for NaN on AVX
-    StoreFloats(hn::IfThenElse(is_zero, LoadFloats(c.data), LoadFloats(b.data)), out + i);
-    a.data += a.step;
-    b.data += b.step;
-    c.data += c.step;
+    const auto is_zero = hn::Eq(a.Next(), SetAll(0));  // Ne is false for NaN on AVX
+    const Floats x = b.Next(), y = c.Next();
+    StoreFloats(hn::IfThenElse(is_zero, y, x), out + i);
   }
 }
 
@@ -250,12 +243,7 @@ class Task {
       streams_[k].data = copies[k];
     }
     RunSteps(kFloatLanes, result);
-    StoreEnd(result, count, call_.out + first);
-  }
-
-  static void StoreEnd(const float* x, int64_t count, MutableStoredFloats out) {
-    const PartLanes at{0, count};
-    at.store(LoadFloats(x), out);
+    PartLanes{0, count}.store(LoadFloats(result), call_.out + first);
   }
 
   void RunSteps(int64_t length, float* out) {
