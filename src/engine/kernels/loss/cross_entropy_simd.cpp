@@ -315,8 +315,7 @@ class LinearCrossEntropy {
   }
 
   void logits(int64_t rows, const float* hidden) {
-    GemmArgs product;
-    product.m = rows, product.n = args_.classes, product.k = args_.width;
+    GemmArgs product{.m = rows, .n = args_.classes, .k = args_.width};
     product.a = hidden, product.lda = args_.width;
     product.b = args_.weight, product.ldb = args_.width, product.trans_b = true;
     product.c = work_.logits, product.ldc = args_.classes;
@@ -386,8 +385,7 @@ class LinearCrossEntropy {
   }
 
   void weight_gradient(int64_t rows, const float* hidden, bool later) {
-    GemmArgs product;
-    product.m = args_.classes, product.n = args_.width, product.k = rows;
+    GemmArgs product{.m = args_.classes, .n = args_.width, .k = rows};
     product.a = slopes(), product.lda = slopes_stride(), product.trans_a = true;
     product.b = hidden, product.ldb = args_.width;
     product.c = args_.dweight, product.ldc = args_.width;
@@ -397,8 +395,7 @@ class LinearCrossEntropy {
   }
 
   void hidden_gradient(int64_t rows, float* dhidden) {
-    GemmArgs product;
-    product.m = rows, product.n = args_.width, product.k = args_.classes;
+    GemmArgs product{.m = rows, .n = args_.width, .k = args_.classes};
     product.a = slopes(), product.lda = slopes_stride();
     product.b = args_.weight, product.ldb = args_.width;
     product.c = dhidden, product.ldc = args_.width;
