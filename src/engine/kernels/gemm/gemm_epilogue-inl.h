@@ -93,7 +93,7 @@ inline HWY_NOINLINE void AddResidual(const GemmArgs& g, float* c, int64_t rows, 
   for (int64_t i = 0; i < rows; ++i, c += g.ldc, residual += g.ldc)
     ForRow(columns, [=](const auto& at) LINNET_LAMBDA {
       const Floats x = hn::Add(at.load(c), at.load(residual));
-      at.store(relu ? hn::IfThenElse(hn::Lt(x, SetAll(0)), SetAll(0), x) : x, c);
+      at.store(relu ? Relu(x) : x, c);
     });
 }
 

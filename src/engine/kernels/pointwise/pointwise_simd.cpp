@@ -105,7 +105,7 @@ void RunUnary(Scalar function, Stream a, float* out, int64_t length) {
     case Scalar::kTanh: LINNET_UNARY(Tanh(x));
     case Scalar::kSigmoid: LINNET_UNARY(Sigmoid(x));
     case Scalar::kErf: LINNET_UNARY(Erf(x));
-    case Scalar::kRelu: LINNET_UNARY(hn::IfThenElse(hn::Lt(x, SetAll(0)), SetAll(0), x));
+    case Scalar::kRelu: LINNET_UNARY(Relu(x));
     case Scalar::kSquare: LINNET_UNARY(hn::Mul(x, x));
     case Scalar::kAbs: LINNET_UNARY(hn::Abs(x));
     case Scalar::kSin: LINNET_UNARY(PerLane(x, [](float v) HWY_ATTR { return std::sin(v); }));
