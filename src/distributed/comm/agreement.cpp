@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <exception>
 #include <limits>
+#include "base/numbers.h"
 #include "base/process.h"
 
 namespace linnet {
@@ -127,7 +128,7 @@ std::vector<int64_t> SharedWork::own_items(int64_t count) const {
 
 std::vector<double> SharedWork::numbers(
     int64_t count, int64_t width, FunctionRef<void(int64_t item, std::span<double> result)> work) const {
-  const int64_t ranks = world_.size(), most = (count + ranks - 1) / ranks;  // items of a rank
+  const int64_t ranks = world_.size(), most = ceil_div(count, ranks);  // items of a rank
   const auto size = static_cast<size_t>(width);
   std::vector<double> own(static_cast<size_t>(most) * size), all(own.size() * static_cast<size_t>(ranks));
   const auto place = [&](std::vector<double>& values, int64_t index) {

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/fail.h"
 #include "base/functions.h"
+#include "base/numbers.h"
 #include "distributed/comm/shard_sum.h"
 #include "distributed/comm/tensor_group.h"
 
@@ -18,7 +19,7 @@ class SingleProcess : public Communicator {
   }
 };
 
-size_t block_count(size_t count) { return (count + kSliceUnit - 1) / kSliceUnit; }
+size_t block_count(size_t count) { return ceil_div(count, kSliceUnit); }
 
 // part(rank): the bytes of `all` that the rank owns.
 void all_gather_parts(Communicator& world, std::span<std::byte> all, FunctionRef<Slice(int rank)> part) {

@@ -1,5 +1,6 @@
 #include "distributed/comm/pipeline_order.h"
 #include <algorithm>
+#include "base/numbers.h"
 
 namespace linnet {
 namespace {
@@ -27,7 +28,7 @@ int rank_of(const PipelineOrder& order, int stage) {  // -1: there is no such st
 
 // With several chunks, completes a last group that has fewer micro-batches than ranks.
 PipelineOrder with_whole_groups(PipelineOrder order) {
-  if (order.chunks > 1) order.micro_batches = (order.micro_batches + order.ranks - 1) / order.ranks * order.ranks;
+  if (order.chunks > 1) order.micro_batches = round_up(order.micro_batches, order.ranks);
   return order;
 }
 

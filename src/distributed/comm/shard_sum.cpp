@@ -195,10 +195,8 @@ int64_t ShardShare::most_waiting() const {
 }
 
 int64_t ShardShare::most_nodes_after_a_round() const {
-  int64_t most = 1;  // the sum of all shards
-  for (int64_t rounds = 1; rounds < count(); ++rounds)
-    most = std::max(most, std::ssize(nodes_of_shards(0, rounds * ranks)));
-  return most;
+  const auto nodes = [&](int64_t rounds) { return std::ssize(nodes_of_shards(0, rounds * ranks)); };
+  return std::max<int64_t>(max_of<int64_t>(count(), nodes), 1);  // 1: the sum of all shards
 }
 
 void check_share(const ShardShare& share) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <vector>
+#include "base/numbers.h"
 #include "base/thread_pool.h"
 #include "distributed/comm/communicator.h"
 
@@ -111,7 +112,7 @@ class ShardSum {
 // The pool's threads call body(begin, end) for ranges of at most `most` that cover [0, count) once.
 template <class Body> void in_ranges(ThreadPool& pool, size_t count, size_t most, const Body& body) {
   if (count <= most) return body(size_t{0}, count);
-  pool.run(static_cast<int64_t>((count + most - 1) / most), [&](int64_t task, int) {
+  pool.run(static_cast<int64_t>(ceil_div(count, most)), [&](int64_t task, int) {
     const size_t begin = static_cast<size_t>(task) * most;
     body(begin, std::min(count, begin + most));
   });

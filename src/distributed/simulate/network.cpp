@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numeric>
 #include "base/fail.h"
+#include "base/functions.h"
 #include "base/numbers.h"
 #include "base/text.h"
 #include "distributed/simulate/training_step.h"
@@ -31,15 +32,19 @@ double bytes_of(size_t values) { return 4.0 * static_cast<double>(values); }
 // By rank: its nodes, and the values it owns of a part.
 struct Shares {
   Shares(const ShardShare& share, size_t values, Slice part) {
-    for (int rank = 0; rank < share.ranks; ++rank) {
-      nodes.push_back(share.nodes_of(rank).size());
-      own.push_back(overlap(slice(values, rank, share.ranks), part).count);
-    }
+    nodes = mapped(share.ranks, [&](int rank) { return share.nodes_of(rank).size(); });
+    own = mapped(share.ranks, [&](int rank) { return overlap(slice(values, rank, share.ranks), part).count; });
     all_nodes = std::reduce(nodes.begin(), nodes.end()), longest = std::ranges::max(own);
   }
   std::vector<size_t> nodes, own;
   size_t all_nodes = 0, longest = 0;
 };
+
+// The most that a rank sends or receives if each sends its own(rank) of `all` to all others.
+size_t busiest_rank(int ranks, size_t all, FunctionRef<size_t(int rank)> own) {
+  const auto others = static_cast<size_t>(ranks - 1);
+  return max_of<size_t>(ranks, [&](int rank) { return std::max(own(rank) * others, all - own(rank)); });
+}
 }  // namespace
 
 double parse_quantity(std::string_view text, std::span<const QuantityUnit> units) {
@@ -118,24 +123,19 @@ double added_bytes(size_t values, Slice part, const ShardShare& share) {
 
 Traffic gather_slices_traffic(size_t values, int ranks) {
   if (ranks == 1) return {};
-  const auto others = static_cast<size_t>(ranks - 1);
-  size_t busiest = 0;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const size_t own = slice(values, rank, ranks).count;
-    busiest = std::max({busiest, own * others, values - own});
-  }
-  return {.exchanges = 1, .port_bytes = bytes_of(busiest), .sent_bytes = bytes_of(values * others) / ranks};
+  const size_t busiest = busiest_rank(ranks, values, [&](int rank) { return slice(values, rank, ranks).count; });
+  return {.exchanges = 1,
+      .port_bytes = bytes_of(busiest),
+      .sent_bytes = bytes_of(values * static_cast<size_t>(ranks - 1)) / ranks};
 }
 
 Traffic sum_everywhere_traffic(size_t values, const ShardShare& share) {
   if (share.ranks == 1) return {};
   const Shares of(share, values, {0, values});
-  size_t busiest = 0;
-  const auto others = static_cast<size_t>(share.ranks - 1);
-  for (const size_t count : of.nodes) busiest = std::max({busiest, count * others, of.all_nodes - count});
+  const size_t busiest = busiest_rank(share.ranks, of.all_nodes, [&](int rank) { return of.nodes[rank]; });
   return {.exchanges = 1,
       .port_bytes = bytes_of(values * busiest),
-      .sent_bytes = bytes_of(values * of.all_nodes * others) / share.ranks};
+      .sent_bytes = bytes_of(values * of.all_nodes * static_cast<size_t>(share.ranks - 1)) / share.ranks};
 }
 
 Traffic all_reduce_traffic(size_t values, int ranks) {
@@ -146,11 +146,8 @@ Traffic all_reduce_traffic(size_t values, int ranks) {
   Traffic traffic;
   for (size_t done = 0; done < values; done += kTensorPiece) {
     const size_t piece = std::min(kTensorPiece, values - done);
-    size_t busiest = 0;
-    for (size_t rank = 0; rank < count; ++rank) {
-      const size_t own = piece * (rank + 1) / count - piece * rank / count;
-      busiest = std::max({busiest, own * others, piece - own});
-    }
+    const size_t busiest =
+        busiest_rank(ranks, piece, [&](size_t rank) { return piece * (rank + 1) / count - piece * rank / count; });
     traffic += {.exchanges = 2,
         .port_bytes = 2 * bytes_of(busiest),
         .sent_bytes = 2 * bytes_of(piece * others) / static_cast<double>(count)};

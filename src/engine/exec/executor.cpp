@@ -202,12 +202,10 @@ void Executor::order_asides() {
     return {begin, begin + strided_extent(view.shape(), view.strides) * dtype_size(view.type.dtype)};
   };
   const auto touched_by = [&](const Step& step) {
-    Touched touched;
-    std::vector<TensorType> in, out;
-    for (const TensorView& view : std::span(operands_).subspan(step.in, step.in_count))
-      touched.read.push_back(bytes_of(view)), in.push_back(view.type);
-    for (const TensorView& view : std::span(operands_).subspan(step.out, step.out_count))
-      touched.written.push_back(bytes_of(view)), out.push_back(view.type);
+    const std::span<const TensorView> operands = operands_;
+    Touched touched{mapped(operands.subspan(step.in, step.in_count), bytes_of),
+        mapped(operands.subspan(step.out, step.out_count), bytes_of)};
+    const auto [in, out] = types_of(plan_->graph, *step.node);
     const KernelQuery query{*step.node, in, out, plan_->threads, &device_};
     if (step.kernel->workspace)
       touched.written.emplace_back(step.workspace, step.workspace + step.kernel->workspace(query));

@@ -49,11 +49,10 @@ class Interpreter {
  private:
   void run_node(NodeId id) {
     const Node& node = graph_.node(id);
-    std::vector<TensorView> in, out;
-    std::vector<TensorType> in_types, out_types;
-    for (ValueId value : node.in) in.push_back(view(value)), in_types.push_back(in.back().type);
-    for (ValueId value : node.out) out.push_back(view(value)), out_types.push_back(out.back().type);
-    const KernelQuery query{node, in_types, out_types, options_.threads, cpu_backend().device};
+    const auto view_of = [&](ValueId value) { return view(value); };
+    const std::vector<TensorView> in = mapped(node.in, view_of), out = mapped(node.out, view_of);
+    const NodeTypes types = types_of(graph_, node);
+    const KernelQuery query{node, types.in, types.out, options_.threads, cpu_backend().device};
     const Kernel& kernel = find_kernel(query, options_.kernels, cpu_backend());
     Buffer workspace(kernel.workspace ? kernel.workspace(query) : 0);
     kernel.run({node, in, out, workspace.data(), pool_, cpu_backend().device});

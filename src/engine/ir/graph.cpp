@@ -124,17 +124,15 @@ std::vector<Tensor> Graph::add(const OpDef& op, std::span<const Tensor> in, Attr
   const auto shape_error = [&](const std::string& problem) {
     throw Error(ErrorKind::kShape, where.text() + ": " + op.name + ": " + problem + in_scope(scope_path(scope_)));
   };
-  Node node{&op, std::move(attrs), {}, {}, where, scope_};
-  std::vector<TensorType> types;
   for (const Tensor& tensor : in) {
     if (!tensor.defined()) shape_error("an operand is undefined");
     if (tensor.stamp != 0 && !GraphStamp::is_alive(tensor.stamp))
       shape_error("an operand is a tensor whose recording has ended");
     if (tensor.graph != this || (tensor.stamp != 0 && tensor.stamp != stamp_.number()))
       shape_error("an operand belongs to another graph");
-    node.in.push_back(tensor.id);
-    types.push_back(tensor.type());
   }
+  Node node{&op, std::move(attrs), mapped(in, &Tensor::id), {}, where, scope_};
+  const std::vector<TensorType> types = mapped(in, &Tensor::type);
   std::vector<TensorType> out_types;
   try {
     out_types = op.infer({node.attrs, types});
@@ -157,9 +155,7 @@ std::vector<Tensor> Graph::append(Node node, std::span<const TensorType> out_typ
 
 std::vector<Tensor> Graph::add_stored(
     const OpDef& op, std::span<const Tensor> in, Attrs attrs, SourceLine where, std::span<const TensorType> types) {
-  Node node{&op, std::move(attrs), {}, {}, where, scope_};
-  for (const Tensor& tensor : in) node.in.push_back(tensor.id);
-  return append(std::move(node), types);
+  return append({&op, std::move(attrs), mapped(in, &Tensor::id), {}, where, scope_}, types);
 }
 
 Tensor Graph::add_one(const OpDef& op, std::span<const Tensor> in, Attrs attrs, SourceLine where) {

@@ -42,7 +42,7 @@ void gather_rows(
 void scatter_add_rows(int64_t count, int64_t width, StoredFloats dy, const int32_t* ids, float* dtable,
     ThreadPool& pool, int32_t skipped) {
   const int64_t strip = width >= 256 ? 64 : 32;
-  for_ranges(pool, (width + strip - 1) / strip, count * strip, [&](int64_t begin, int64_t end) {
+  for_ranges(pool, ceil_div(width, strip), count * strip, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(ScatterColumns)
     (begin * strip, std::min(width, end * strip), count, width, dy, ids, dtable, skipped);
   });

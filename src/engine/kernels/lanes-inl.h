@@ -26,6 +26,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using FloatTag = hn::ScalableTag<float>;
 using Floats = hn::Vec<FloatTag>;
 constexpr int64_t kFloatLanes = HWY_MAX_BYTES / sizeof(float);
+using IntTag = hn::RebindToSigned<FloatTag>;
 using ByteTag = hn::Rebind<uint8_t, FloatTag>;
 using ByteLanes = hn::Vec<ByteTag>;
 
@@ -86,14 +87,13 @@ HWY_INLINE Bf16Bits RoundToBf16(Floats x) {
   }
 #endif
   const hn::RebindToUnsigned<FloatTag> du;
-  const hn::RebindToSigned<FloatTag> di;
   const auto bits = hn::BitCast(du, x);
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
   auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffu)));
   const auto is_small = hn::Eq(hn::And(bits, hn::Set(du, 0x7f800000u)), hn::Zero(du));
   rounded = hn::IfThenElse(is_small, hn::And(bits, hn::Set(du, 0x80000000u)), rounded);
   rounded = hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(x)), hn::Or(bits, hn::Set(du, 0x00400000u)), rounded);
-  return hn::DemoteTo(Bf16Tag(), hn::BitCast(di, hn::ShiftRight<16>(rounded)));  // no value is out of range
+  return hn::DemoteTo(Bf16Tag(), hn::BitCast(IntTag(), hn::ShiftRight<16>(rounded)));  // no value is out of range
 }
 
 HWY_INLINE Floats LoadFloats(const Bfloat16* p) { return Widen(hn::LoadU(Bf16Tag(), Bits(p))); }
@@ -125,6 +125,8 @@ HWY_INLINE void StorePart(Floats x, Bfloat16* p, int64_t count) {
 }
 
 HWY_INLINE Floats SetAll(float x) { return hn::Set(FloatTag(), x); }
+HWY_INLINE Floats FloatsOf(const int32_t* p) { return hn::ConvertTo(FloatTag(), hn::LoadU(IntTag(), p)); }
+HWY_INLINE Floats Relu(Floats x) { return hn::IfThenZeroElse(hn::Lt(x, SetAll(0)), x); }  // a NaN is not < 0: it stays
 HWY_INLINE float SumLanes(Floats x) { return hn::GetLane(hn::SumOfLanes(FloatTag(), x)); }
 
 // A position in a row: a whole vector, or the partial end. A kernel's body is written once for both, and for rows of
@@ -176,9 +178,8 @@ template <int kMost, class Visit> HWY_INLINE void WithConstant(int64_t n, const 
   visit.template operator()<kMost>();
 }
 
-// body(position) for all of a row of `width` elements.
-template <class Body> HWY_INLINE void ForRow(int64_t width, const Body& body) {
-  int64_t i = 0;
+// body(position) for all of a row of `width` elements, or from element i on.
+template <class Body> HWY_INLINE void ForRow(int64_t width, const Body& body, int64_t i = 0) {
   for (; i + kFloatLanes <= width; i += kFloatLanes) body(WholeLanes{i});
   if (i < width) body(PartLanes{i, width - i});
 }

@@ -2,6 +2,7 @@
 // PyTorch's (torch.optim.Adam, AdamW and SGD) and the paper's (Lion); every instruction set gives the same bits.
 #pragma once
 #include <cstdint>
+#include "base/numbers.h"
 #include "base/thread_pool.h"
 
 namespace linnet {
@@ -48,7 +49,7 @@ void lion_update(const UpdateArgs& args, ThreadPool& pool);
 // fp32 and rounded to the nearest code, so every instruction set and number of threads gives the same bits. All-zero
 // bytes and scales are zero moments.
 constexpr int64_t kMomentBlock = 256;
-constexpr int64_t moment_blocks(int64_t n) { return (n + kMomentBlock - 1) / kMomentBlock; }
+constexpr int64_t moment_blocks(int64_t n) { return ceil_div(n, kMomentBlock); }
 
 struct Moments8bit {
   uint8_t* m_codes = nullptr;  // [n], two's complement

@@ -109,14 +109,13 @@ struct Block {
 
 void Decode(Block& block, float m_scale, float v_scale) {
   const FloatTag d;
-  const hn::RebindToSigned<FloatTag> d32;
   const hn::Rebind<int8_t, FloatTag> signed8;
   const hn::Rebind<uint8_t, FloatTag> unsigned8;
   const Floats m_factor = SetAll(m_scale / (kMostM * kMostM)), v_factor = SetAll(v_scale / (kMostV * kMostV));
   for (int64_t i = 0; i < kMomentBlock; i += kFloatLanes) {
     const auto q8 = hn::LoadU(signed8, reinterpret_cast<const int8_t*>(block.m_codes) + i);
-    const Floats q = hn::ConvertTo(d, hn::PromoteTo(d32, q8));
-    const Floats c = hn::ConvertTo(d, hn::PromoteTo(d32, hn::LoadU(unsigned8, block.v_codes + i)));
+    const Floats q = hn::ConvertTo(d, hn::PromoteTo(IntTag(), q8));
+    const Floats c = hn::ConvertTo(d, hn::PromoteTo(IntTag(), hn::LoadU(unsigned8, block.v_codes + i)));
     hn::Store(hn::Mul(hn::Mul(q, hn::Abs(q)), m_factor), d, block.m + i);
     hn::Store(hn::Mul(hn::Mul(c, c), v_factor), d, block.root + i);
   }

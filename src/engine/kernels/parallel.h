@@ -33,7 +33,7 @@ template <class Body> void for_each_index(ThreadPool& pool, int64_t count, int64
 }
 
 // Sums over rows are cut into this many chunks of consecutive rows, whose partial sums are added in order.
-inline int64_t row_chunks(int64_t rows) { return std::clamp<int64_t>((rows + 63) / 64, 1, 32); }
+inline int64_t row_chunks(int64_t rows) { return std::clamp<int64_t>(ceil_div(rows, 64), 1, 32); }
 
 // Divides a kernel's workspace: one region after another, each at a multiple of `alignment` bytes. Without memory they
 // count its size.

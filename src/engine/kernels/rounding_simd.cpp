@@ -12,8 +12,7 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
 HWY_INLINE Floats RoundToHalf(Floats x) {
-  const FloatTag d;
-  const hn::RebindToSigned<FloatTag> di;
+  const IntTag di;
   const auto number = [&](int32_t bits) LINNET_LAMBDA { return hn::Set(di, bits); };
   constexpr int32_t kLeastNormal = 0x38800000, kMost = 0x477fe000, kInfinity = 0x7f800000;  // 2^-14, 65504
   const Floats magnitude = hn::Abs(x), half = SetAll(0.5f);
@@ -25,7 +24,7 @@ HWY_INLINE Floats RoundToHalf(Floats x) {
   auto rounded = hn::IfThenElse(hn::Lt(bits, number(kLeastNormal)), small, normal);
   rounded = hn::IfThenElse(hn::Gt(rounded, number(kMost)), number(kInfinity), rounded);
   rounded = hn::IfThenElse(hn::Gt(bits, number(kInfinity)), bits, rounded);  // NaN
-  return hn::CopySign(hn::BitCast(d, rounded), x);
+  return hn::CopySign(hn::BitCast(FloatTag(), rounded), x);
 }
 
 void RoundToHalfRange(const float* from, float* to, int64_t begin, int64_t end) {
@@ -34,7 +33,6 @@ void RoundToHalfRange(const float* from, float* to, int64_t begin, int64_t end) 
 
 void RoundBlock(const float* HWY_RESTRICT x, const uint16_t* HWY_RESTRICT random, uint16_t* HWY_RESTRICT y) {
   const hn::Rebind<uint32_t, FloatTag> du;
-  const hn::Rebind<int32_t, FloatTag> di;
   const hn::Rebind<uint16_t, FloatTag> half;
   const auto exponent = hn::Set(du, 0x7f800000u), quiet = hn::Set(du, 0x00400000u);
   for (size_t i = 0; i < kPhiloxValues; i += hn::Lanes(du)) {
@@ -45,7 +43,7 @@ void RoundBlock(const float* HWY_RESTRICT x, const uint16_t* HWY_RESTRICT random
     const auto is_infinite = hn::Eq(hn::AndNot(hn::Set(du, 0x80000000u), bits), exponent);
     const auto special = hn::IfThenElse(is_infinite, bits, hn::Or(bits, quiet));
     const auto upper = hn::ShiftRight<16>(hn::IfThenElse(is_finite, moved, special));
-    hn::StoreU(hn::DemoteTo(half, hn::BitCast(di, upper)), half, y + i);
+    hn::StoreU(hn::DemoteTo(half, hn::BitCast(IntTag(), upper)), half, y + i);
   }
 }
 
@@ -71,7 +69,6 @@ constexpr int kVectors = kColumns / kFloatLanes;
 
 float round_codes(const float* w, int64_t count, float scale, float low, float high, int8_t* codes) {
   const FloatTag d;
-  const hn::RebindToSigned<FloatTag> di;
   const hn::Rebind<int8_t, FloatTag> d8;
   // Adding 1.5 * 2^23 rounds to an integer, ties to even.
   const Floats inverse = SetAll(1 / scale), least = SetAll(low), most = SetAll(high), magic = SetAll(12582912.0f);
@@ -82,7 +79,7 @@ float round_codes(const float* w, int64_t count, float scale, float low, float h
       const Floats x = hn::Mul(hn::LoadU(d, from + v * kFloatLanes), inverse);
       const Floats code = hn::Sub(hn::Add(hn::Min(hn::Max(x, least), most), magic), magic), missed = hn::Sub(code, x);
       errors[v] = hn::Add(errors[v], hn::Mul(missed, missed));
-      hn::StoreU(hn::DemoteTo(d8, hn::ConvertTo(di, code)), d8, to + v * kFloatLanes);
+      hn::StoreU(hn::DemoteTo(d8, hn::ConvertTo(IntTag(), code)), d8, to + v * kFloatLanes);
     }
   };
   int64_t i = 0;
@@ -103,7 +100,7 @@ float round_codes(const float* w, int64_t count, float scale, float low, float h
 void round_columns(const float* w, int64_t stride, int64_t columns, int64_t depth, float most, int8_t* codes,
     float* scales, int32_t* sums) {
   const FloatTag d;
-  const hn::RebindToSigned<FloatTag> di;
+  const IntTag di;
   const auto magnitude = hn::Set(di, 0x7fffffff);
   for (int64_t first = 0; first < kColumns; first += kFloatLanes) {
     const int64_t left = columns - first;
@@ -118,7 +115,7 @@ void round_columns(const float* w, int64_t stride, int64_t columns, int64_t dept
     const auto rounds = hn::And(is_large, is_number);
     const Floats inverse = hn::Div(SetAll(1), scale), limit = SetAll(most), magic = SetAll(12582912.0f);
     auto sum = hn::Zero(di);
-    for (int64_t k = 0; k < (depth + 31) / 32 * 32; k += 4) {
+    for (int64_t k = 0; k < round_up(depth, 32); k += 4) {
       auto word = hn::Zero(di);
       for (int64_t t = 3; t >= 0; --t) {
         const Floats x = k + t < depth ? hn::IfThenElseZero(rounds, hn::Mul(load(k + t), inverse)) : hn::Zero(d);
@@ -146,14 +143,12 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace linnet {
-namespace {
 HWY_EXPORT(RoundToHalfRange);
 HWY_EXPORT(RoundRange);
 HWY_EXPORT(round_codes);
 HWY_EXPORT(round_columns);
 HWY_EXPORT(NarrowRange);
 HWY_EXPORT(WidenRange);
-}  // namespace
 
 void round_to_half(int64_t n, const float* from, float* to, ThreadPool& pool) {
   for_ranges(pool, n, 1, [&](auto... range) { HWY_DYNAMIC_DISPATCH(RoundToHalfRange)(from, to, range...); });
@@ -162,14 +157,13 @@ void round_to_half(int64_t n, const float* from, float* to, ThreadPool& pool) {
 void round_to_bf16_stochastic(int64_t count, const float* x, uint16_t* y, uint64_t key, ThreadPool& pool) {
   if (count <= 0) return;
   constexpr int64_t piece = 4096;  // a whole number of Philox blocks, in any vector length
-  for_ranges(pool, (count + piece - 1) / piece, 2 * piece, [&](int64_t begin, int64_t end) {
+  for_ranges(pool, ceil_div(count, piece), 2 * piece, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(RoundRange)(begin * piece, std::min(count, end * piece), x, y, key);
   });
 }
 
 uint16_t round_to_bf16_by(float x, uint16_t r) {
-  uint32_t bits;
-  std::memcpy(&bits, &x, sizeof bits);
+  auto bits = std::bit_cast<uint32_t>(x);
   const bool is_finite = (bits & 0x7f800000u) != 0x7f800000u, is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
   if (is_finite) bits += r;
   if (is_nan) bits |= 0x00400000u;

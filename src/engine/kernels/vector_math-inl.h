@@ -22,7 +22,7 @@ template <class... Rest> HWY_INLINE Floats Polynomial(Floats x, float c0, Rest..
 // x = n ln 2 + r with |r| <= ln(2) / 2; `bits` has n in its low bits. Adding 1.5 * 2^23 rounds to an integer without a
 // conversion, whose result for NaN differs between processors.
 struct ExpParts {
-  hn::Vec<hn::RebindToSigned<FloatTag>> bits;
+  hn::Vec<IntTag> bits;
   Floats r;
 };
 HWY_INLINE ExpParts SplitExp(Floats x) {
@@ -31,7 +31,7 @@ HWY_INLINE ExpParts SplitExp(Floats x) {
   const Floats n = hn::Sub(shifted, magic);
   Floats r = hn::NegMulAdd(n, SetAll(0.693145751953125f), x);  // ln 2 in two parts (Cody and Waite)
   r = hn::NegMulAdd(n, SetAll(1.428606765330187e-6f), r);
-  return {hn::BitCast(hn::RebindToSigned<FloatTag>(), shifted), r};
+  return {hn::BitCast(IntTag(), shifted), r};
 }
 
 HWY_INLINE Floats ExpTail(Floats r) {  // (exp(r) - 1 - r) / r^2
@@ -39,11 +39,10 @@ HWY_INLINE Floats ExpTail(Floats r) {  // (exp(r) - 1 - r) / r^2
 }
 
 HWY_INLINE Floats Exp(Floats x) {
-  const hn::RebindToSigned<FloatTag> di;
   const ExpParts parts = SplitExp(x);
   const Floats r = parts.r, one = SetAll(1.0f);
   const Floats p = hn::MulAdd(hn::MulAdd(ExpTail(r), r, one), r, one);
-  const Floats y = hn::BitCast(FloatTag(), hn::Add(hn::BitCast(di, p), hn::ShiftLeft<23>(parts.bits)));
+  const Floats y = hn::BitCast(FloatTag(), hn::Add(hn::BitCast(IntTag(), p), hn::ShiftLeft<23>(parts.bits)));
   // Outside the range where p 2^n is a normal number: 0 far below, +inf far above, NaN for NaN.
   const auto normal = hn::And(hn::Ge(x, SetAll(-87.336544f)), hn::Le(x, SetAll(88.722831f)));
   const Floats beyond =
@@ -54,7 +53,7 @@ HWY_INLINE Floats Exp(Floats x) {
 // log(2^n (1 + f)) = n ln 2 + f - f^2 / 2 + f^3 P(f) with 1 + f in [sqrt(1/2), sqrt(2)].
 HWY_INLINE Floats Log(Floats x) {
   const FloatTag d;
-  const hn::RebindToSigned<FloatTag> di;
+  const IntTag di;
   const float infinity = std::numeric_limits<float>::infinity();
   const auto small = hn::Lt(x, SetAll(std::numeric_limits<float>::min()));
   const Floats scaled = hn::IfThenElse(small, hn::Mul(x, SetAll(33554432.0f)), x);  // 2^25: denormals become normal
@@ -77,13 +76,12 @@ HWY_INLINE Floats Log(Floats x) {
 
 // tanh |x| = e / (e + 2) with e = exp(2 |x|) - 1, computed without cancellation near zero.
 HWY_INLINE Floats Tanh(Floats x) {
-  const hn::RebindToSigned<FloatTag> di;
   const Floats twice = hn::Abs(hn::Add(x, x)), limit = SetAll(20.0f);
   const ExpParts parts = SplitExp(hn::IfThenElse(hn::Gt(twice, limit), limit, twice));  // keeps NaN, unlike Min
   const Floats r = parts.r, one = SetAll(1.0f);
   const Floats q = hn::MulAdd(hn::Mul(ExpTail(r), r), r, r);  // exp(r) - 1
   const Floats power =
-      hn::BitCast(FloatTag(), hn::Add(hn::ShiftLeft<23>(parts.bits), hn::BitCast(di, one)));  // 2^n, n in [0, 29]
+      hn::BitCast(FloatTag(), hn::Add(hn::ShiftLeft<23>(parts.bits), hn::BitCast(IntTag(), one)));  // 2^n, n in [0, 29]
   const Floats e = hn::MulAdd(power, q, hn::Sub(power, one));
   return hn::CopySign(hn::Div(e, hn::Add(e, SetAll(2.0f))), x);
 }

@@ -118,7 +118,7 @@ class RecomputeBlocks {
       units.push_back(unit(graph_.node(id), choices));
       const int block = blocks_.block(graph_.node(id));
       const bool chosen = block >= 0 && block < std::ssize(choices);
-      kept.push_back(chosen && std::ranges::count(choices[block].kept, seen[block]++) > 0);
+      kept.push_back(chosen && contains(choices[block].kept, seen[block]++));
     }
     const Matcher matcher(graph_);
     for (NodeId id = 0; id < blocks_.loss(); ++id) {

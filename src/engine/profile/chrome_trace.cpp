@@ -1,5 +1,6 @@
 #include <algorithm>
 #include "base/json.h"
+#include "base/text.h"
 #include "engine/profile/profile.h"
 #include "engine/profile/step_profiler.h"
 
@@ -141,12 +142,7 @@ std::string trace_of(const std::vector<std::string>& events, const MachinePeak& 
       {"deviceProperties", Json::array()}, {"machine", machine.name}};
   std::string text = head.dump();
   text.pop_back();
-  text += ",\"traceEvents\":[";
-  for (size_t i = 0; i < events.size(); ++i) {
-    if (i > 0 && !events[i].empty()) text += ',';
-    text += events[i];
-  }
-  return text + "]}\n";
+  return text + ",\"traceEvents\":[" + joined(events, ",") + "]}\n";
 }
 
 std::string chrome_trace(const Profile& profile) {

@@ -93,8 +93,7 @@ void StepProfiler::finish_group() {
 }
 
 ProfileOptions parse_profile_options(const std::string& text, const std::string& shown) {
-  ProfileOptions options;
-  options.active = 3;
+  ProfileOptions options{.active = 3};
   const std::pair<std::string_view, int64_t*> keys[] = {{"wait", &options.wait}, {"warmup", &options.warmup},
       {"active", &options.active}, {"repeat", &options.repeat}, {"skip_first", &options.skip_first}};
   for (std::string_view rest = text; !rest.empty();) {

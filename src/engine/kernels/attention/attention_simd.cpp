@@ -210,7 +210,7 @@ HWY_EXPORT(attend_heads_of);
 constexpr int64_t kManySamples = 16;
 
 // Floats of one thread's scores, in whole cache lines.
-int64_t score_floats(const AttentionArgs& args) { return (args.key_length + 15) / 16 * 16; }
+int64_t score_floats(const AttentionArgs& args) { return round_up(args.key_length, 16); }
 }  // namespace
 
 bool has_few_queries(const AttentionArgs& args) {
@@ -230,7 +230,7 @@ void attention_few_queries(const AttentionArgs& args, AttentionRows q, Attention
   if (args.key_rows) {
     // Neighbors are usually tokens of one text, so a head's keys stay in cache for all of them.
     const int64_t samples = args.batch >= kManySamples ? kManySamples : 1;
-    pool.run((args.batch + samples - 1) / samples * args.query_heads, [&](int64_t task, int worker) {
+    pool.run(ceil_div(args.batch, samples) * args.query_heads, [&](int64_t task, int worker) {
       const int64_t head = task % args.query_heads, first = task / args.query_heads * samples;
       for (int64_t sample = first; sample < std::min(first + samples, args.batch); ++sample)
         attend(args, q, k, v, o, lse, sample, std::max(args.key_rows[sample], 0), head, head + 1, scores(worker));

@@ -11,8 +11,7 @@ using namespace conv_pool_layout;
 using Words = hn::Rebind<uint32_t, FloatTag>;
 
 HWY_INLINE Floats FloatsOfBytes(const uint8_t* p, Floats scale, Floats shift) {
-  const hn::Rebind<int32_t, FloatTag> integers;
-  return hn::MulAdd(hn::ConvertTo(FloatTag(), hn::PromoteTo(integers, hn::LoadU(ByteTag(), p))), scale, shift);
+  return hn::MulAdd(hn::ConvertTo(FloatTag(), hn::PromoteTo(IntTag(), hn::LoadU(ByteTag(), p))), scale, shift);
 }
 
 // Row `row` of an image, channel `channel`, to out [width].

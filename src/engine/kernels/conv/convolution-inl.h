@@ -129,7 +129,7 @@ template <class At> HWY_INLINE Floats WithEpilogue(
   if (epilogue.bias) x = hn::Add(x, at.load(epilogue.bias + filter));
   if (residual) x = hn::Add(x, at.load(residual));
   // As ops/pointwise: NaN is neither above zero nor replaced.
-  return epilogue.activation == GemmActivation::kRelu ? hn::IfThenZeroElse(hn::Lt(x, SetAll(0)), x) : x;
+  return epilogue.activation == GemmActivation::kRelu ? Relu(x) : x;
 }
 
 // Applies the epilogue to `pixels` pixels of `width` filters from number `filter` on. c: the first of them, `first`
@@ -173,9 +173,8 @@ template <class P> void AddPartials(const WeightCall& call, bool turned, ThreadP
     });
   if (!turned) return;
   const int64_t filters = p.s.filters, length = p.elements / filters;
-  for_ranges(pool, filters, length, [&](int64_t begin, int64_t end) {
-    for (int64_t o = begin; o < end; ++o)
-      for (int64_t i = 0; i < length; ++i) call.dweight[o * length + i] = total[i * filters + o];
+  for_each_index(pool, filters, length, [&](int64_t o) {
+    for (int64_t i = 0; i < length; ++i) call.dweight[o * length + i] = total[i * filters + o];
   });
 }
 }  // namespace linnet::HWY_NAMESPACE::convolution

@@ -42,7 +42,7 @@ TapProblem tap_problem(ConvolutionSizes s, bool gradient, bool bf16) {
   if (!bf16) return {s, gradient, /*half_pair=*/false, /*grouped=*/!gradient && is_grouped(s)};
   int64_t& channels = gradient ? s.filters : s.channels;
   const bool half_pair = channels % 2 == 1;
-  channels = (channels + 1) / 2;
+  channels = ceil_div(channels, 2);
   return {s, gradient, half_pair};
 }
 
@@ -245,7 +245,6 @@ void convolution_forward(const Convolution& c, StoredFloats x, const float* weig
   packed = packed_for(parts, ConvolutionPass::kForward, weight, pool, packed);
   parts.for_each([&](const ConvolutionSizes& s, int64_t first) {
     const int64_t images = s.images * parts.x_floats, results = s.images * parts.y_floats;
-    const StoredFloats from = x + first * parts.x_floats;
     if (residual)
       epilogue.residual = stored_as(false, residual + first * parts.y_floats, results, parts.residual_room, pool).f32();
     rounded(parts, y + first * parts.y_floats, results, parts.y_room, pool, [&](MutableStoredFloats to) {
@@ -255,7 +254,7 @@ void convolution_forward(const Convolution& c, StoredFloats x, const float* weig
           convolution_epilogue(epilogue, s.images * s.out_height * s.out_width, s.filters, to.f32(), pool);
         return;
       }
-      const StoredFloats read = stored_as(parts.pairs, from, images, parts.x_room, pool);
+      const StoredFloats read = stored_as(parts.pairs, x + first * parts.x_floats, images, parts.x_room, pool);
       if (is_product(s)) run_product_forward(s, read.f32(), weight, to.f32(), parts.own, pool, epilogue, packed);
       else run_taps(s, false, read, weight, to, parts.own, pool, epilogue, packed);
     });
@@ -267,12 +266,10 @@ void convolution_input_gradient(const Convolution& c, StoredFloats dy, const flo
   const Parts parts(c, ConvolutionPass::kInputGradient, pool.size(), workspace);
   const float* packed = packed_for(parts, ConvolutionPass::kInputGradient, weight, pool);
   parts.for_each([&](const ConvolutionSizes& s, int64_t first) {
-    const int64_t results = s.images * parts.y_floats;
-    const StoredFloats from = dy + first * parts.y_floats;
-    const int64_t images = s.images * parts.x_floats;
+    const int64_t images = s.images * parts.x_floats, results = s.images * parts.y_floats;
     rounded(parts, dx + first * parts.x_floats, images, parts.x_room, pool, [&](MutableStoredFloats to) {
       if (no_work(s)) return std::fill_n(to.f32(), images, 0.0f), void();
-      const StoredFloats read = stored_as(parts.pairs, from, results, parts.y_room, pool);
+      const StoredFloats read = stored_as(parts.pairs, dy + first * parts.y_floats, results, parts.y_room, pool);
       if (is_product(s)) run_product(s, ConvolutionPass::kInputGradient, read, weight, to, parts.own, pool);
       else run_taps(s, true, read, weight, to, parts.own, pool, {}, packed);
     });
@@ -285,10 +282,9 @@ void convolution_weight_gradient(
   const int64_t weights = c.sizes.filters * c.sizes.taps() * c.sizes.group_channels();
   parts.for_each([&](const ConvolutionSizes& s, int64_t first) {
     const int64_t images = s.images * parts.x_floats, results = s.images * parts.y_floats;
-    const StoredFloats from = x + first * parts.x_floats, slopes = dy + first * parts.y_floats;
     float* const part = first == 0 ? dweight : parts.dweight;
-    const StoredFloats x_part = stored_as(parts.pairs, from, images, parts.x_room, pool);
-    const StoredFloats dy_part = stored_as(parts.pairs, slopes, results, parts.y_room, pool);
+    const StoredFloats x_part = stored_as(parts.pairs, x + first * parts.x_floats, images, parts.x_room, pool);
+    const StoredFloats dy_part = stored_as(parts.pairs, dy + first * parts.y_floats, results, parts.y_room, pool);
     if (no_work(s)) {
       std::fill_n(part, weights, 0.0f);
     } else if (is_product(s)) {
@@ -300,9 +296,7 @@ void convolution_weight_gradient(
       });
     }
     if (first == 0) return;
-    for_ranges(pool, weights, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) dweight[i] += part[i];
-    });
+    for_each_index(pool, weights, 1, [&](int64_t i) { dweight[i] += part[i]; });
   });
 }
 }  // namespace linnet

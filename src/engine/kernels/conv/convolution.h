@@ -2,7 +2,7 @@
 // results [N, H', W', O]; all are dense, and fp32 except for bf16 products (below).
 //
 //   y[n, i, j, o] = sum over r, s, c of x[n, i * stride + r * dilation - padding, j * stride + s * dilation - padding,
-//                   g * C / groups + c] * weight[o, r, s, c],   g = the group of filter o
+//                   g * C / groups + c] * weight[o, r, s, c],   g = o / (O / groups)
 //
 // The bits of a result depend on the sizes and the instruction set, never on the number of threads. NaN and infinity
 // come out as arithmetic says, but padding is multiplied too: an infinite weight makes NaN at the border; kWinograd

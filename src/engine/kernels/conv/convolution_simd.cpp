@@ -33,9 +33,8 @@ const ConvolutionKernels* kernels() {
 void epilogue_alone(const ConvolutionEpilogue& epilogue, int64_t pixels, int64_t filters, float* y, ThreadPool& pool) {
   constexpr int64_t kFloats = 1 << 14;  // of a task
   const int64_t rows = std::max<int64_t>(1, kFloats / std::max<int64_t>(1, filters));
-  pool.run(ceil_div(pixels, rows), [&](int64_t task, int) {
-    const int64_t first = task * rows;
-    ApplyEpilogue(epilogue, 0, filters, std::min(rows, pixels - first), y + first * filters, filters, first * filters);
+  for_steps(pool, pixels, rows, [&](int64_t first, int64_t end) {
+    ApplyEpilogue(epilogue, 0, filters, end - first, y + first * filters, filters, first * filters);
   });
 }
 }  // namespace

@@ -47,13 +47,7 @@ constexpr int64_t kPanel = kWide * kFloatLanes;
 template <class Body> HWY_INLINE void ForTiles(int64_t count, const Body& body) {
   for (int64_t tiles = ceil_div(count, kTall), first = 0; tiles > 0; --tiles) {
     const int64_t size = ceil_div(count - first, tiles);
-    switch (size) {
-      case 1: body.template operator()<1>(first); break;
-      case 2: body.template operator()<2>(first); break;
-      case 3: body.template operator()<3>(first); break;
-      case 4: body.template operator()<4>(first); break;
-      default: body.template operator()<5>(first); break;
-    }
+    WithConstant<kTall>(size, [&]<int T>() LINNET_LAMBDA { body.template operator()<T>(first); });
     first += size;
   }
 }
@@ -220,11 +214,9 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace linnet {
-namespace {
 HWY_EXPORT(ForwardRows);
 HWY_EXPORT(WeightGradientColumns);
 HWY_EXPORT(InputGradientRows);
-}  // namespace
 
 void dense_head_forward(const DenseHeadShape& shape, const float* x, const float* w, const float* bias, bool relu,
     float* y, ThreadPool& pool) {

@@ -405,10 +405,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace linnet {
-namespace {
 HWY_EXPORT(taps);
 HWY_EXPORT(weights);
-}  // namespace
 
 void pack_depthwise(const PackCall& call, ThreadPool&) {
   const ConvolutionSizes& s = call.problem.s;

@@ -30,7 +30,7 @@ constexpr int64_t image_floats(const ConvPoolShape& s) { return s.channels * pla
 constexpr int64_t strip_floats(const ConvPoolShape& s) { return plane_rows(s) * s.channels * 4 * kStrip; }
 
 // The images of one task, enough to outweigh its overhead. By shape alone.
-constexpr int64_t groups(const ConvPoolShape& s) { return std::clamp<int64_t>((s.images + 7) / 8, 1, 32); }
+constexpr int64_t groups(const ConvPoolShape& s) { return std::clamp<int64_t>(ceil_div(s.images, 8), 1, 32); }
 
 // Forward: packed weights, then for each thread an image and a strip.
 constexpr int64_t weight_floats(const ConvPoolShape& s) {
@@ -226,8 +226,7 @@ void InputGradientImages(const InputGradientCall& call, int64_t begin, int64_t e
   for (int64_t image = begin; image < end; ++image) InputGradientImage(call, image, padded);
 }
 
-using PlaceTag = hn::RebindToSigned<FloatTag>;
-using Places = hn::Vec<PlaceTag>;
+using Places = hn::Vec<IntTag>;
 
 template <class T> void largest_of_windows(
     const MaxPoolSizes& s, StoredFloats x_rows, MutableStoredFloats y_rows, uint8_t* places, ThreadPool& pool) {
@@ -240,15 +239,15 @@ template <class T> void largest_of_windows(
       const int64_t out = (task * s.out_width + column) * s.channels;
       ForRow(s.channels, [&](const auto& at) LINNET_LAMBDA {
         Floats largest = at.load(window);
-        Places where = hn::Zero(PlaceTag());
+        Places where = hn::Zero(IntTag());
         for (int64_t i = 0; i < s.size; ++i)
           for (int64_t j = 0; j < s.size; ++j) {
             if (i + j == 0) continue;
             const Floats value = at.load(window + (i * s.width + j) * s.channels);
             const auto is_larger = hn::Or(hn::Gt(value, largest), hn::IsNaN(value));
             largest = hn::IfThenElse(is_larger, value, largest);
-            where = hn::IfThenElse(hn::RebindMask(PlaceTag(), is_larger),
-                hn::Set(PlaceTag(), static_cast<int32_t>(i * s.size + j)), where);
+            where = hn::IfThenElse(
+                hn::RebindMask(IntTag(), is_larger), hn::Set(IntTag(), static_cast<int32_t>(i * s.size + j)), where);
           }
         at.store(largest, y + out);  // one of the values: nothing is rounded
         at.store_bytes(hn::DemoteTo(ByteTag(), where), places + out);
@@ -275,9 +274,9 @@ template <class T> void max_pool_gradient(const MaxPoolSizes& s, StoredFloats dy
         float* const to = sums + column * s.stride * s.channels;
         ForRow(s.channels, [&](const auto& at) LINNET_LAMBDA {
           const Floats slope = at.load(dy.as<T>() + from);
-          const Places place = hn::PromoteTo(PlaceTag(), at.load_bytes(places + from));
+          const Places place = hn::PromoteTo(IntTag(), at.load_bytes(places + from));
           for (int64_t j = 0; j < s.size; ++j) {
-            const auto is_here = hn::Eq(place, hn::Set(PlaceTag(), static_cast<int32_t>(inside + j)));
+            const auto is_here = hn::Eq(place, hn::Set(IntTag(), static_cast<int32_t>(inside + j)));
             const Floats part = hn::IfThenElseZero(hn::RebindMask(FloatTag(), is_here), slope);
             at.store(hn::Add(at.load(to + j * s.channels), part), to + j * s.channels);
           }
@@ -377,7 +376,7 @@ void conv_pool_weight_gradient(const ConvPoolShape& s, const ConvPoolImages& x, 
     float *image = scratch + worker * gradient_scratch_floats(s), *dy = image + image_floats(s) + pair_floats(s);
     std::fill_n(sums + task * size, size, 0.0f);
     WeightGradientCall call{s, x, which, slopes.dy, 0};
-    const int64_t parts = slopes.dy ? 1 : (end - begin + kProductImages - 1) / kProductImages;
+    const int64_t parts = slopes.dy ? 1 : ceil_div(end - begin, kProductImages);
     for (int64_t part = 0; part < parts; ++part) {
       const int64_t from = begin + part * (end - begin) / parts, to = begin + (part + 1) * (end - begin) / parts;
       if (!slopes.dy) {

@@ -100,6 +100,7 @@ bool gemm_has_bf16();
 // values; epilogues compute in fp32 before the result is rounded once, like round_to_bf16. But GELU of a bf16 C is that
 // of x rounded to bf16, with or without `pre_activation`, so that recomputing it from what is stored gives the same.
 bool is_stored_in_bf16(const GemmArgs& args);
+bool has_bf16_results(const GemmArgs& args);  // whether C or a matrix beside it is
 
 // Bytes of workspace, at most about 12 MB + 1 MB per thread, the same for every instruction set, transposition and
 // precision. `in_bf16`: for is_stored_in_bf16().

@@ -56,13 +56,11 @@ HWY_POP_ATTRIBUTES
 
 #if HWY_ONCE
 namespace linnet {
-namespace {
 HWY_EXPORT(has_bf16);
 HWY_EXPORT(gemm_bf16);
 HWY_EXPORT(pack_bf16_panels);
 HWY_EXPORT(multiply_adds);
 HWY_EXPORT(round_operations);
-}  // namespace
 
 bool gemm_has_bf16() { return HWY_DYNAMIC_DISPATCH(has_bf16)(); }
 

@@ -182,16 +182,15 @@ class AheadRegion {
   // `rows` rows of `length` floats, `stride` apart, for `calls` tiles of `depth` steps.
   AheadRegion(const float* first, int64_t rows, int64_t length, int64_t stride, int64_t calls, int64_t depth)
       : first_(first), rows_(rows), stride_(stride), groups_(std::max<int64_t>(1, depth / Ahead::kStep)) {
-    columns_ = (length + kLine - 1) / kLine;
+    columns_ = ceil_div(length, kLine);
     along_ = columns_ >= groups_;
     if (along_) {  // a call takes `lines_` rows, of each the part that its groups can cover
       parts_ = columns_ / groups_;
-      lines_ = (rows * parts_ + calls - 1) / calls;
+      lines_ = ceil_div(rows * parts_, calls);
     } else {          // a call takes a column of lines, or a part of one
       columns_ += 1;  // rows need not begin at a line
       parts_ = std::max<int64_t>(1, calls / columns_);
-      const int64_t part_rows = (rows + parts_ - 1) / parts_;
-      lines_ = (part_rows + groups_ - 1) / groups_;
+      lines_ = ceil_div(ceil_div(rows, parts_), groups_);
     }
   }
 

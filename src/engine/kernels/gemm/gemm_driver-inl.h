@@ -104,12 +104,8 @@ template <class P> class Product {
  public:
   // panels: all of B, packed by pack_weight(); null: B is packed as it is multiplied.
   Product(const GemmArgs& args, float* shared, int threads, const float* panels = nullptr)
-      : g_(args), panels_(panels), apart_(sums_apart(args)), k_(ceil_div(args.k, P::kPair)), depth_(depth(k_)),
+      : g_(args), panels_(panels), apart_(has_bf16_results(args)), k_(ceil_div(args.k, P::kPair)), depth_(depth(k_)),
         order_(order(args.m, args.n, k_, apart_)), shared_(shared), threads_(threads), tasks_(wanted_tasks()) {}
-
-  static bool sums_apart(const GemmArgs& g) {
-    return g.c.is_bf16 || g.residual.is_bf16 || g.pre_activation.is_bf16 || g.aux.is_bf16;
-  }
 
   // Packs B for any number of rows: for every block of k its panels, one after another.
   void pack_weight(float* out, ThreadPool& pool) const {
@@ -519,7 +515,7 @@ template <class P> class Product {
 template <class P>
 bool packed_product(const GemmArgs& g, float* workspace, ThreadPool& pool, const float* panels = nullptr) {
   const int64_t k = ceil_div(g.k, P::kPair);
-  const bool apart = Product<P>::sums_apart(g);
+  const bool apart = has_bf16_results(g);
   const Order o = order(g.m, g.n, k, apart);
   const int64_t shared = shared_floats(o, g.m, g.n, k, apart), piece = thread_floats(o, g.m, k, apart);
   const Method how = is_stored_in_bf16(g) ? packed_method(g.batch, g.m, g.n, g.k)

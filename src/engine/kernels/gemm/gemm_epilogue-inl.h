@@ -93,7 +93,7 @@ inline HWY_NOINLINE void AddResidual(const GemmArgs& g, float* c, int64_t rows, 
   for (int64_t i = 0; i < rows; ++i, c += g.ldc, residual += g.ldc)
     ForRow(columns, [=](const auto& at) LINNET_LAMBDA {
       const Floats x = hn::Add(at.load(c), at.load(residual));
-      at.store(relu ? hn::IfThenElse(hn::Lt(x, SetAll(0)), SetAll(0), x) : x, c);
+      at.store(relu ? Relu(x) : x, c);
     });
 }
 
@@ -121,7 +121,7 @@ template <class Unit> HWY_NOINLINE void Epilogue(const GemmArgs& g, float* c, in
 // processors that multiply in bf16, which alone call it.
 inline HWY_NOINLINE void FinishApart(
     const GemmArgs& g, const float* sums, int64_t stride, int64_t row, int64_t column, int64_t rows, int64_t columns) {
-  const Floats scale = SetAll(g.derivative_scale), zero = hn::Zero(FloatTag());
+  const Floats scale = SetAll(g.derivative_scale);
   const float* bias = g.bias ? g.bias + column : nullptr;
   const bool rounds = g.c.is_bf16 && g.activation > GemmActivation::kRelu;
   for (int64_t i = 0; i < rows; ++i, sums += stride) {
@@ -136,7 +136,7 @@ inline HWY_NOINLINE void FinishApart(
       if (bias) x = hn::Add(x, at.load(bias));
       if (pre) at.store(x, pre);
       if (rounds) x = Widen(RoundToBf16(x));
-      if (g.activation == GemmActivation::kRelu) x = hn::IfThenZeroElse(hn::Lt(x, zero), x);  // a NaN stays
+      if (g.activation == GemmActivation::kRelu) x = Relu(x);
       if (g.activation == GemmActivation::kGelu) x = Gelu::Value(x);
       if (g.activation == GemmActivation::kGeluTanh) x = GeluTanh::Value(x);
       VisitDerivative(

@@ -134,11 +134,9 @@ template <class T> HWY_INLINE void SmallDots(int64_t few, int64_t depth, const f
     int64_t ldy, int64_t begin, int64_t end, const DotOutput& output) {
   for (constexpr int64_t kStrip = 16; begin < end; begin += kStrip) {
     const int64_t strip = std::min(end, begin + kStrip);
-    int64_t i = 0;
-    for (; i + 4 <= few; i += 4) DotRows<4>(depth, x, ldx, y, ldy, i, begin, strip, output);
-    if (few - i == 3) DotRows<3>(depth, x, ldx, y, ldy, i, begin, strip, output);
-    if (few - i == 2) DotRows<2>(depth, x, ldx, y, ldy, i, begin, strip, output);
-    if (few - i == 1) DotRows<1>(depth, x, ldx, y, ldy, i, begin, strip, output);
+    for (int64_t i = 0; i < few; i += 4)
+      WithConstant<4>(std::min<int64_t>(few - i, 4),
+          [&]<int N>() LINNET_LAMBDA { DotRows<N>(depth, x, ldx, y, ldy, i, begin, strip, output); });
   }
 }
 
@@ -198,12 +196,8 @@ template <int M> HWY_INLINE void WideColumns(int64_t depth, const float* HWY_RES
 HWY_INLINE void SmallPlain(int64_t m, int64_t depth, const float* a, int64_t lda, const float* b, int64_t ldb, float* c,
     int64_t ldc, int64_t begin, int64_t end, Finish finish) {
   for (; m > 0; m -= 4, a += 4 * lda, c += 4 * ldc, finish.residual += finish.residual ? 4 * ldc : 0) {
-    switch (m) {
-      case 1: WideColumns<1>(depth, a, lda, b, ldb, c, ldc, begin, end, finish); break;
-      case 2: WideColumns<2>(depth, a, lda, b, ldb, c, ldc, begin, end, finish); break;
-      case 3: WideColumns<3>(depth, a, lda, b, ldb, c, ldc, begin, end, finish); break;
-      default: WideColumns<4>(depth, a, lda, b, ldb, c, ldc, begin, end, finish); break;
-    }
+    WithConstant<4>(std::min<int64_t>(m, 4),
+        [&]<int M>() LINNET_LAMBDA { WideColumns<M>(depth, a, lda, b, ldb, c, ldc, begin, end, finish); });
   }
 }
 }  // namespace
@@ -318,8 +312,10 @@ GemmArgs merge_batch(GemmArgs g) {
 }
 }  // namespace
 
-bool is_stored_in_bf16(const GemmArgs& g) {
-  return g.a.is_bf16 || g.b.is_bf16 || g.c.is_bf16 || g.residual.is_bf16 || g.pre_activation.is_bf16 || g.aux.is_bf16;
+bool is_stored_in_bf16(const GemmArgs& g) { return g.a.is_bf16 || g.b.is_bf16 || has_bf16_results(g); }
+
+bool has_bf16_results(const GemmArgs& g) {
+  return g.c.is_bf16 || g.residual.is_bf16 || g.pre_activation.is_bf16 || g.aux.is_bf16;
 }
 
 size_t gemm_workspace(int64_t batch, int64_t m, int64_t n, int64_t k, int threads, bool in_bf16) {

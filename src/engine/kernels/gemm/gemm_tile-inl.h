@@ -18,8 +18,6 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE::tile {
-namespace hn = hwy::HWY_NAMESPACE;
-
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 constexpr D d;
@@ -31,7 +29,7 @@ constexpr bool kOldest = HWY_TARGET == HWY_EMU128 || (HWY_ARCH_X86 && HWY_TARGET
 constexpr int kRows = kLanes >= 16 ? 14 : kOldest ? 4 : 6;
 // A packed A: by rows, kRowStride apart, or, transposed, by columns of whole vectors, kColumnStride apart.
 constexpr int kRowStride = gemm_blocking::kRowStride;
-constexpr int kColumnStride = (kRows + kLanes - 1) / kLanes * kLanes;
+constexpr int kColumnStride = round_up(kRows, kLanes);
 
 // Of `rows`, those that the multiply-add reads from memory itself, once for each vector of B: fewer instructions but
 // more loads, at most one per multiply-add. A core shared by two threads decodes too few instructions otherwise.
@@ -53,8 +51,6 @@ struct F32 {
   static constexpr int kPair = 1;  // values of k in a packed element
   static HWY_INLINE V MulAdd(V x, V y, V sum) { return hn::MulAdd(x, y, sum); }
 };
-
-HWY_INLINE V Relu(V x) { return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x); }  // a NaN is not < 0: it stays
 
 // r[i, :] += a[i * kRow] * b[:] for M rows: a step along k. kAhead: floats from b to what is prefetched.
 template <class P, int M, int kRow, int64_t kAhead = 0, int kVectors>

@@ -197,14 +197,11 @@ constexpr int64_t kChunkFloats = 1 << 18;
 constexpr int64_t kMinRows = 768, kMaxRows = 4096;
 
 // The length of the fewest chunks of at most `most` rows, of nearly equal length.
-int64_t even_chunks(int64_t rows, int64_t most) {
-  const int64_t chunks = rows > 0 ? (rows + most - 1) / most : 1;
-  return (rows + chunks - 1) / chunks;
-}
+int64_t even_chunks(int64_t rows, int64_t most) { return ceil_div(rows, std::max<int64_t>(ceil_div(rows, most), 1)); }
 
 // All ranks that divide the classes have chunks of the same rows.
 int64_t chunk_rows(int64_t rows, int64_t classes, const ClassDivision& division) {
-  if (division.is_divided()) classes = (division.all + division.ranks - 1) / division.ranks;
+  if (division.is_divided()) classes = ceil_div(division.all, division.ranks);
   return even_chunks(rows, std::clamp(kChunkFloats / std::max<int64_t>(classes, 1), kMinRows, kMaxRows));
 }
 
@@ -318,8 +315,7 @@ class LinearCrossEntropy {
   }
 
   void logits(int64_t rows, const float* hidden) {
-    GemmArgs product;
-    product.m = rows, product.n = args_.classes, product.k = args_.width;
+    GemmArgs product{.m = rows, .n = args_.classes, .k = args_.width};
     product.a = hidden, product.lda = args_.width;
     product.b = args_.weight, product.ldb = args_.width, product.trans_b = true;
     product.c = work_.logits, product.ldc = args_.classes;
@@ -389,8 +385,7 @@ class LinearCrossEntropy {
   }
 
   void weight_gradient(int64_t rows, const float* hidden, bool later) {
-    GemmArgs product;
-    product.m = args_.classes, product.n = args_.width, product.k = rows;
+    GemmArgs product{.m = args_.classes, .n = args_.width, .k = rows};
     product.a = slopes(), product.lda = slopes_stride(), product.trans_a = true;
     product.b = hidden, product.ldb = args_.width;
     product.c = args_.dweight, product.ldc = args_.width;
@@ -400,8 +395,7 @@ class LinearCrossEntropy {
   }
 
   void hidden_gradient(int64_t rows, float* dhidden) {
-    GemmArgs product;
-    product.m = rows, product.n = args_.width, product.k = args_.classes;
+    GemmArgs product{.m = rows, .n = args_.width, .k = args_.classes};
     product.a = slopes(), product.lda = slopes_stride();
     product.b = args_.weight, product.ldb = args_.width;
     product.c = dhidden, product.ldc = args_.width;

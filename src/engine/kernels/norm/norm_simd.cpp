@@ -89,7 +89,7 @@ template <class T> void normalize_rows(const BatchNormArgs& args, const float* s
         Floats value = hn::MulAdd(at.load(x + r), a, b);
         if (added) value = hn::Add(value, at.load(added + r));
         // As in ops/pointwise: NaN stays NaN.
-        if (args.relu) value = hn::IfThenZeroElse(hn::Lt(value, SetAll(0)), value);
+        if (args.relu) value = Relu(value);
         at.store(value, to + r);
       }
     });
@@ -163,8 +163,7 @@ auto gradient_rows_of(bool bf16) { return bf16 ? gradient_rows<Bfloat16> : gradi
 class RowDropout {
  public:
   explicit RowDropout(const ResidualDropout& dropout)
-      : dropout_(dropout),
-        limit_(hn::Set(hn::RebindToSigned<FloatTag>(), static_cast<int32_t>(dropout_threshold(dropout.p)))),
+      : dropout_(dropout), limit_(hn::Set(IntTag(), static_cast<int32_t>(dropout_threshold(dropout.p)))),
         factor_(SetAll(dropout_scale(dropout.p))) {}
 
   // body(piece, count, values): for elements [piece, piece + count) of the row, whose random values are values[0 ..].
@@ -177,8 +176,7 @@ class RowDropout {
   }
 
   HWY_INLINE Floats apply(Floats x, const uint16_t* values) const {
-    const hn::RebindToSigned<FloatTag> di;
-    const auto value = hn::PromoteTo(di, hn::LoadU(hn::Rebind<uint16_t, FloatTag>(), values));
+    const auto value = hn::PromoteTo(IntTag(), hn::LoadU(hn::Rebind<uint16_t, FloatTag>(), values));
     return hn::IfThenZeroElse(hn::RebindMask(FloatTag(), hn::Lt(value, limit_)), hn::Mul(x, factor_));
   }
 
@@ -196,7 +194,7 @@ class RowDropout {
   }
 
   const ResidualDropout& dropout_;
-  hn::Vec<hn::RebindToSigned<FloatTag>> limit_;
+  hn::Vec<IntTag> limit_;
   Floats factor_;
 };
 

@@ -2,6 +2,7 @@
 // share the interpreter's cost and memory is read and written once.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include "base/fail.h"
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/pointwise/expression.h"
@@ -54,30 +55,22 @@ namespace {
 struct Stream {
   const float* data;
   int64_t step;
+  HWY_INLINE Floats Next() { return LoadFloats(std::exchange(data, data + step)); }
 };
 
 template <class F> HWY_INLINE void Map1(Stream a, float* out, int64_t length, const F& f) {
-  for (int64_t i = 0; i < length; i += kFloatLanes) {
-    StoreFloats(f(LoadFloats(a.data)), out + i);
-    a.data += a.step;
-  }
+  for (int64_t i = 0; i < length; i += kFloatLanes) StoreFloats(f(a.Next()), out + i);
 }
 
 template <class F> HWY_INLINE void Map2(Stream a, Stream b, float* out, int64_t length, const F& f) {
-  for (int64_t i = 0; i < length; i += kFloatLanes) {
-    StoreFloats(f(LoadFloats(a.data), LoadFloats(b.data)), out + i);
-    a.data += a.step;
-    b.data += b.step;
-  }
+  for (int64_t i = 0; i < length; i += kFloatLanes) StoreFloats(f(a.Next(), b.Next()), out + i);
 }
 
 HWY_INLINE void Select(Stream a, Stream b, Stream c, float* out, int64_t length) {
   for (int64_t i = 0; i < length; i += kFloatLanes) {
-    const auto is_zero = hn::Eq(LoadFloats(a.data), SetAll(0));  // Ne is false for NaN on AVX
-    StoreFloats(hn::IfThenElse(is_zero, LoadFloats(c.data), LoadFloats(b.data)), out + i);
-    a.data += a.step;
-    b.data += b.step;
-    c.data += c.step;
+    const auto is_zero = hn::Eq(a.Next(), SetAll(0));  // Ne is false for NaN on AVX
+    const Floats x = b.Next(), y = c.Next();
+    StoreFloats(hn::IfThenElse(is_zero, y, x), out + i);
   }
 }
 
@@ -112,7 +105,7 @@ void RunUnary(Scalar function, Stream a, float* out, int64_t length) {
     case Scalar::kTanh: LINNET_UNARY(Tanh(x));
     case Scalar::kSigmoid: LINNET_UNARY(Sigmoid(x));
     case Scalar::kErf: LINNET_UNARY(Erf(x));
-    case Scalar::kRelu: LINNET_UNARY(hn::IfThenElse(hn::Lt(x, SetAll(0)), SetAll(0), x));
+    case Scalar::kRelu: LINNET_UNARY(Relu(x));
     case Scalar::kSquare: LINNET_UNARY(hn::Mul(x, x));
     case Scalar::kAbs: LINNET_UNARY(hn::Abs(x));
     case Scalar::kSin: LINNET_UNARY(PerLane(x, [](float v) HWY_ATTR { return std::sin(v); }));
@@ -170,7 +163,7 @@ class Task {
       streams_[k] = {scalars_[k], 0};
     } else if (operand.broadcast == Broadcast::kSuffix && operand.size <= call_.block) {
       buffers_[k] = Take(2 * call_.block);
-      const int64_t length = (longest + kFloatLanes - 1) / kFloatLanes * kFloatLanes + operand.size;
+      const int64_t length = round_up(longest, kFloatLanes) + operand.size;
       Repeat(operand, 0, length, buffers_[k]);
     } else if (operand.broadcast != Broadcast::kFull || operand.data.is_bf16) {
       buffers_[k] = Take(call_.block);
@@ -250,12 +243,7 @@ class Task {
       streams_[k].data = copies[k];
     }
     RunSteps(kFloatLanes, result);
-    StoreEnd(result, count, call_.out + first);
-  }
-
-  static void StoreEnd(const float* x, int64_t count, MutableStoredFloats out) {
-    const PartLanes at{0, count};
-    at.store(LoadFloats(x), out);
+    PartLanes{0, count}.store(LoadFloats(result), call_.out + first);
   }
 
   void RunSteps(int64_t length, float* out) {
@@ -401,7 +389,7 @@ void pointwise(int64_t n, const Expression& expression, std::span<const Pointwis
   call.n = n;
   call.out = out;
   // Tasks begin at multiples of kBlock, so that only the last one has a partial end.
-  const int64_t blocks = (n + kBlock - 1) / kBlock;
+  const int64_t blocks = ceil_div(n, kBlock);
   for_ranges(pool, blocks, std::min(n, kBlock), [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(RunTask)(call, begin * kBlock, std::min(n, end * kBlock));
   });

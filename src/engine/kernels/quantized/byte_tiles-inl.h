@@ -39,7 +39,7 @@ struct WindowRows {
 
 // The largest magnitude of k numbers, load(position), as a float's bits, which are ordered alike, NaN on top.
 template <class Load> HWY_INLINE int32_t LargestBits(int64_t k, const Load& load) {
-  const hn::RebindToSigned<FloatTag> di;
+  const IntTag di;
   const auto magnitude = hn::Set(di, 0x7fffffff);
   auto most = hn::Zero(di);
   ForRow(k, [&](const auto& at) LINNET_LAMBDA { most = hn::Max(most, hn::And(hn::BitCast(di, load(at)), magnitude)); });

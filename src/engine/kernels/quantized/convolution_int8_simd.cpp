@@ -31,7 +31,7 @@ struct Layout {
         run(s.horizontal.dilation == 1 ? s.horizontal.size * s.channels : s.channels),
         runs(s.horizontal.dilation == 1 ? 1 : s.horizontal.size),
         window_rows((s.vertical.size - 1) * s.vertical.dilation + 1), is_direct(run % 4 == 0),
-        depth(ceil_div(s.patch(), PackedShape::kBlock) * PackedShape::kBlock) {
+        depth(round_up(s.patch(), PackedShape::kBlock)) {
     const int64_t room = std::max<int64_t>(0, kBandBytes / std::max<int64_t>(1, line) - window_rows);
     most_rows = std::min(std::max<int64_t>(1, s.out_height()), room / s.vertical.stride + 1);
   }
@@ -77,8 +77,6 @@ struct Workspace {
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-using IntTag = hn::RebindToSigned<FloatTag>;
-
 // Rows of a tile by `panels` panels, all of which are computed.
 template <class Tiles> constexpr int window_rows(int panels) {
   return Tiles::kPanels == 1 ? Tiles::kRows : panels == 4 ? 6 : 8;
@@ -272,25 +270,24 @@ class Convolution {
   // multiply-add, which some instruction sets lack.
   HWY_INLINE void store(
       const int32_t* sums, float band_scale, int64_t location, int64_t column, int64_t columns) const {
-    const FloatTag d;
     const Floats scale = SetAll(band_scale);
     const float of_residual = c_.residual_codes ? c_.residual_rounding.scale * steps_of_result() : steps_of_result();
     const Floats zero = SetAll(static_cast<float>(c_.residual_rounding.zero)), residual_factor = SetAll(of_residual);
     const CodesOf codes_of(c_.y_rounding);
     const int64_t to = location + column;
     ForRow(columns, [&](const auto& at) LINNET_LAMBDA {  // sums, factors and summands are whole panels
-      const Floats factor = hn::Mul(scale, hn::LoadU(d, space_.factors + column + at.first));
-      Floats x = hn::Mul(hn::ConvertTo(d, hn::LoadU(IntTag(), sums + at.first)), factor);
-      x = hn::Add(x, hn::LoadU(d, space_.summands + column + at.first));
+      const Floats factor = hn::Mul(scale, LoadFloats(space_.factors + column + at.first));
+      Floats x = hn::Mul(FloatsOf(sums + at.first), factor);
+      x = hn::Add(x, LoadFloats(space_.summands + column + at.first));
       if (c_.residual_codes) {
-        const Floats codes = hn::ConvertTo(d, hn::PromoteTo(IntTag(), at.load_bytes(c_.residual_codes + to)));
+        const Floats codes = hn::ConvertTo(FloatTag(), hn::PromoteTo(IntTag(), at.load_bytes(c_.residual_codes + to)));
         x = hn::Add(x, hn::Mul(hn::Sub(codes, zero), residual_factor));
       }
       if (c_.residual) {
         const Floats residual = at.load(c_.residual + to);
         x = hn::Add(x, c_.y_codes ? hn::Mul(residual, residual_factor) : residual);
       }
-      if (c_.relu) x = hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);
+      if (c_.relu) x = Relu(x);
       if (c_.y_codes) at.store_bytes(codes_of(x), c_.y_codes + to);
       else at.store(x, c_.y + to);
     });
@@ -328,9 +325,7 @@ HWY_POP_ATTRIBUTES
 
 #if HWY_ONCE
 namespace linnet {
-namespace {
 HWY_EXPORT(convolve);
-}  // namespace
 
 size_t int8_convolution_workspace(const Int8ConvolutionSizes& sizes, int64_t filters, int threads) {
   return Workspace(sizes, filters, threads, nullptr).size;

@@ -10,7 +10,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-namespace hn = hwy::HWY_NAMESPACE;
 constexpr int64_t kPanel = PackedShape::kPanel, kBlock = PackedShape::kBlock;
 
 // One block of the 16 rows of a panel: value(row r, column c) becomes out[c * stride + r]. A word has a row's codes, so
@@ -118,10 +117,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace linnet {
-namespace {
 HWY_EXPORT(row_values);
 HWY_EXPORT(unpack_panel);
-}  // namespace
 
 void dequantize_codes(const PackedWeight& weight, int64_t first, int64_t count, float* out) {
   HWY_DYNAMIC_DISPATCH(row_values)(weight, first, count, out);

@@ -91,7 +91,6 @@ void quantize_block(const float* x, int64_t count, const BlockFormat& format, Ac
 
 void finish(
     const GemmArgs& g, const float* sums, int64_t stride, int64_t row, int rows, int64_t column, int64_t columns) {
-  const FloatTag d;
   for (int64_t i = 0; i < rows; ++i) {
     const int64_t location = (row + i) * g.ldc + column;
     const float *from = sums + i * stride, *residual = g.residual ? g.residual.f32() + location : nullptr;
@@ -100,7 +99,7 @@ void finish(
       Floats value = at.load(from);
       if (residual) value = hn::Add(value, at.load(residual));
       if (g.bias) value = hn::Add(value, at.load(g.bias + column));
-      if (g.activation == GemmActivation::kRelu) value = hn::IfThenZeroElse(hn::Lt(value, hn::Zero(d)), value);
+      if (g.activation == GemmActivation::kRelu) value = Relu(value);
       at.store(value, out);
     });
   }
@@ -138,13 +137,11 @@ void few_rows(const GemmArgs& g, const PackedWeight& weight, std::byte* workspac
   auto* x = reinterpret_cast<ActivationBlock*>(workspace);
   const int64_t blocks = weight.shape.blocks(), columns = weight.shape.columns;
   const BlockFormat format = block_format(weight.shape.format);
-  const auto quantize = [&](int64_t row, int) {
+  pool.run(g.m, [&](int64_t row, int) {
     for (int64_t block = 0; block < blocks; ++block)
       quantize_block(g.a.f32() + row * g.lda + block * kBlock, std::min(kBlock, columns - block * kBlock), format,
           x[row * blocks + block]);
-  };
-  if (g.m == 1) quantize(0, 0);
-  else pool.run(g.m, quantize);
+  });
   // A task reads at most 100 KB of weights, and each thread has several, as threads seldom run at the same speed.
   constexpr int64_t kTogether = 4, kTasksEach = 4;
   const int64_t panels = weight.shape.panels();

@@ -29,7 +29,6 @@ constexpr int64_t kCodesInCache = 192 << 10;
 
 // Rounds k numbers, load(position), by the largest magnitude among them. Returns their scale.
 template <class Load> HWY_INLINE float round_numbers(int64_t k, const Load& load, uint8_t* codes) {
-  const hn::RebindToSigned<FloatTag> di;
   const float top = CodedMagnitude(LargestBits(k, load));
   if (!(top > 0)) {
     std::fill_n(codes, padded(k), uint8_t{128});
@@ -38,8 +37,8 @@ template <class Load> HWY_INLINE float round_numbers(int64_t k, const Load& load
   const Floats inverse = SetAll(127 / top);
   ForRow(k, [=](const auto& at) LINNET_LAMBDA {
     // Adding 1.5 * 2^23 + 128 rounds to an integer, ties to even, on every processor alike. Zeros pad the row.
-    const auto bits = hn::BitCast(di, hn::Add(hn::Mul(load(at), inverse), SetAll(12582912.0f + 128.0f)));
-    hn::StoreU(hn::DemoteTo(ByteTag(), hn::And(bits, hn::Set(di, 0xff))), ByteTag(), codes + at.first);
+    const auto bits = hn::BitCast(IntTag(), hn::Add(hn::Mul(load(at), inverse), SetAll(12582912.0f + 128.0f)));
+    hn::StoreU(hn::DemoteTo(ByteTag(), hn::And(bits, hn::Set(IntTag(), 0xff))), ByteTag(), codes + at.first);
   });
   std::fill(codes + round_up(k, kFloatLanes), codes + padded(k), uint8_t{128});
   return top / 127;
@@ -49,8 +48,6 @@ template <class Load> HWY_INLINE float round_numbers(int64_t k, const Load& load
 constexpr bool kMayBeBf16 = HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64;
 
 RowScales round_row(StoredFloats x, int64_t k, uint8_t* codes, float largest_error, uint8_t* rest) {
-  const FloatTag d;
-  const hn::Rebind<int32_t, FloatTag> di;
   const auto load = [=](const auto& at) LINNET_LAMBDA {
     if constexpr (kMayBeBf16) return at.load(x);
     else return at.load(x.f32());
@@ -58,7 +55,7 @@ RowScales round_row(StoredFloats x, int64_t k, uint8_t* codes, float largest_err
   const float scale = round_numbers(k, load, codes);
   if (!(largest_error > 0 && scale > 0)) return {scale};
   const auto remainder = [=](const auto& at) LINNET_LAMBDA {
-    const auto code = hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(ByteTag(), codes + at.first)));
+    const auto code = hn::ConvertTo(FloatTag(), hn::PromoteTo(IntTag(), hn::LoadU(ByteTag(), codes + at.first)));
     return hn::Sub(load(at), hn::Mul(hn::Sub(code, SetAll(128)), SetAll(scale)));
   };
   const float missed = SumRow(k, [=](const auto& at) LINNET_LAMBDA { return hn::Abs(remainder(at)); });
@@ -71,7 +68,6 @@ RowScales round_row(StoredFloats x, int64_t k, uint8_t* codes, float largest_err
 // same integer unless it is that close to a tie, or NaN. Only then does it divide, which takes several times as long.
 void round_by(const float* x, int64_t k, const StaticRounding& rounding, uint8_t* codes) {
   const FloatTag d;
-  const hn::RebindToSigned<FloatTag> di;
   const Floats scale = SetAll(rounding.scale), zero = SetAll(static_cast<float>(rounding.zero)),
                least = SetAll(static_cast<float>(rounding.least)), most = SetAll(static_cast<float>(rounding.most));
   const Floats inverse = SetAll(1 / rounding.scale), sure = SetAll(0.4998F);
@@ -81,7 +77,7 @@ void round_by(const float* x, int64_t k, const StaticRounding& rounding, uint8_t
     if (!hn::AllTrue(d, hn::Lt(hn::Abs(hn::Sub(quotient, whole)), sure))) whole = hn::Round(hn::Div(values, scale));
     const Floats code = hn::Add(whole, zero);
     const Floats limited = hn::IfThenElse(hn::Gt(code, least), hn::Min(code, most), least);
-    at.store_bytes(hn::DemoteTo(ByteTag(), hn::ConvertTo(di, limited)), codes);
+    at.store_bytes(hn::DemoteTo(ByteTag(), hn::ConvertTo(IntTag(), limited)), codes);
   });
 }
 
@@ -98,8 +94,6 @@ struct Rounded {         // A as bytes
 void finish_tile(const GemmArgs& g, const PackedWeight& weight, const Rounded& a, const int32_t* sums,
     const int32_t* rest_sums, int64_t sums_stride, int64_t first_row, int64_t rows, int64_t column, int64_t columns,
     float* c, int64_t c_stride) {
-  const FloatTag d;
-  const hn::RebindToSigned<FloatTag> di;
   const float* scales = weight.row_scales() + column;
   for (int64_t i = 0; i < rows; ++i) {
     float* out = c + i * c_stride;
@@ -109,23 +103,15 @@ void finish_tile(const GemmArgs& g, const PackedWeight& weight, const Rounded& a
     const int32_t* rest = a.has_rest(first_row + i) ? rest_sums + i * sums_stride : nullptr;
     const Floats rest_scale = SetAll(rest ? a.rest_scales[first_row + i] : 0);
     ForRow(columns, [=, &g](const auto& at) LINNET_LAMBDA {
-      const Floats of_weight = hn::LoadU(d, scales + at.first);  // panels are whole: readable
-      Floats x = hn::Mul(hn::ConvertTo(d, hn::LoadU(di, row + at.first)), hn::Mul(row_scale, of_weight));
-      if (rest) {
-        const Floats sum = hn::ConvertTo(d, hn::LoadU(di, rest + at.first));
-        x = hn::Add(x, hn::Mul(sum, hn::Mul(rest_scale, of_weight)));
-      }
+      const Floats of_weight = LoadFloats(scales + at.first);  // panels are whole: readable
+      Floats x = hn::Mul(FloatsOf(row + at.first), hn::Mul(row_scale, of_weight));
+      if (rest) x = hn::Add(x, hn::Mul(FloatsOf(rest + at.first), hn::Mul(rest_scale, of_weight)));
       if (residual) x = hn::Add(x, at.load(residual));
       if (g.bias) x = hn::Add(x, at.load(g.bias + column));
-      if (g.activation == GemmActivation::kRelu) x = hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);
+      if (g.activation == GemmActivation::kRelu) x = Relu(x);
       at.store(x, out);
     });
   }
-}
-
-// Whether C or a matrix beside it is bf16 in memory: sums then become numbers apart.
-bool is_apart(const GemmArgs& g) {
-  return kMayBeBf16 && (g.c.is_bf16 || g.residual.is_bf16 || g.pre_activation.is_bf16 || g.aux.is_bf16);
 }
 
 // Rows [first, last) of A by columns [begin, end) of C, whole tiles except at the end. With bytes.c tiles stay in L1.
@@ -135,7 +121,7 @@ template <class Tiles> void multiply(const GemmArgs& g, const PackedWeight& weig
   constexpr int64_t kStride = Tiles::kPanels * kPanel;
   HWY_ALIGN int32_t sums[Tiles::kRows * kStride], rest_sums[Tiles::kRows * kStride];
   HWY_ALIGN float numbers[Tiles::kRows * kStride];
-  const bool is_stored = is_apart(g), in_place = !is_stored && !bytes.c;
+  const bool is_stored = kMayBeBf16 && has_bf16_results(g), in_place = !is_stored && !bytes.c;
   GemmArgs apart = is_stored ? GemmArgs{} : g;  // of a tile's numbers
   apart.c = numbers, apart.ldc = kStride;
   for (int64_t column = begin; column < end; column += kStride) {
@@ -181,7 +167,6 @@ template <class Tiles> void run_product(const GemmArgs& g, const PackedWeight& w
   auto* row_scales = reinterpret_cast<float*>(rest + (has_rests ? size : 0));
   float* rest_scales = has_rests ? row_scales + g.m : nullptr;
   const Rounded rounded{are_rounded ? bytes.a : written, row_scales, rest, rest_scales};
-  constexpr int64_t kSerial = 1 << 14;
   // Sums are exact, so dividing the work changes no bit.
   const int64_t rows_of_task = std::max<int64_t>(1, (int64_t{1} << 15) / depth);
   const auto round = [&](int64_t row) {
@@ -199,8 +184,6 @@ template <class Tiles> void run_product(const GemmArgs& g, const PackedWeight& w
   };
   if (are_rounded) {
     std::fill_n(row_scales, g.m, rounding.scale);
-  } else if (g.m * depth <= kSerial) {
-    for (int64_t row = 0; row < g.m; ++row) round(row);
   } else {
     for_steps(pool, g.m, rows_of_task, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) round(row);

@@ -130,8 +130,7 @@ void block_codes(const BlockFormat& blocks, const int8_t* block, int64_t row, in
   }
   const int raised = blocks.is_signed ? 8 : 0;
   for (int64_t group = 0; group < kBlock / 8; ++group) {
-    uint32_t word = 0;
-    std::memcpy(&word, words + group * kPanel * 4, sizeof word);
+    const auto word = number_at<uint32_t>(words + group * kPanel * 4);
     for (int64_t j = 0; j < 8; ++j)
       codes[group * 8 + j] = static_cast<int8_t>((static_cast<int>(word >> (4 * j) & 15U) ^ raised) - raised);
   }
@@ -190,8 +189,7 @@ size_t PackedShape::bytes() const {
 
 float block_number(const BlockFormat& blocks, const std::byte* scales, int64_t block, int64_t row, int64_t part) {
   const std::byte* unit = scales + block / blocks.unit * blocks.scale_bytes();
-  uint16_t bits;
-  std::memcpy(&bits, unit + (part == blocks.parts ? 32 : 0) + row * 2, sizeof bits);
+  const auto bits = number_at<uint16_t>(unit + (part == blocks.parts ? 32 : 0) + row * 2);
   const float number = blocks.bf16 ? from_bf16(bits) : half_to_float(bits);
   if (blocks.unit == 1) return number;
   const int64_t of_block = block % blocks.unit * (blocks.parts + blocks.minimum) + part;

@@ -34,6 +34,7 @@
 #include <cstdint>
 #include <span>
 #include "base/enum_names.h"
+#include "base/numbers.h"
 
 namespace linnet {
 class ThreadPool;
@@ -101,9 +102,9 @@ struct PackedShape {
 
   PackedShape head() const { return {format, rows - tail_rows, columns}; }
   PackedShape tail() const { return {tail_format, tail_rows, columns}; }
-  int64_t panels() const { return (rows + kPanel - 1) / kPanel; }
-  int64_t blocks() const { return (columns + kBlock - 1) / kBlock; }  // of a row
-  int64_t block_bytes() const {                                       // of a panel
+  int64_t panels() const { return ceil_div(rows, kPanel); }
+  int64_t blocks() const { return ceil_div(columns, kBlock); }  // of a row
+  int64_t block_bytes() const {                                 // of a panel
     const BlockFormat blocks = block_format(format);
     return 64 * (blocks.bits + blocks.high_bits);
   }

@@ -18,9 +18,8 @@ namespace {
 // Elements [begin, end) of one sample, begin a multiple of 8.
 void DropoutRange(int64_t begin, int64_t end, StoredFloats x, MutableStoredFloats y, uint32_t threshold, float scale,
     uint32_t sample, uint64_t key) {
-  const hn::RebindToSigned<FloatTag> di;
   const hn::Rebind<uint16_t, FloatTag> half;
-  const auto limit = hn::Set(di, static_cast<int32_t>(threshold));
+  const auto limit = hn::Set(IntTag(), static_cast<int32_t>(threshold));
   const Floats factor = SetAll(scale);
   HWY_ALIGN uint16_t values[kPhiloxValues];
   for (int64_t first = begin; first < end; first += kPhiloxValues) {
@@ -29,7 +28,7 @@ void DropoutRange(int64_t begin, int64_t end, StoredFloats x, MutableStoredFloat
     const StoredFloats from = x + first;
     const MutableStoredFloats to = y + first;
     ForRow(count, [&](const auto& at) LINNET_LAMBDA {
-      const auto value = hn::PromoteTo(di, hn::LoadU(half, values + at.first));
+      const auto value = hn::PromoteTo(IntTag(), hn::LoadU(half, values + at.first));
       const auto dropped = hn::RebindMask(FloatTag(), hn::Lt(value, limit));
       at.store(hn::IfThenZeroElse(dropped, hn::Mul(at.load(from), factor)), to);
     });
@@ -46,10 +45,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace linnet {
-namespace {
 HWY_EXPORT(DropoutRange);
 HWY_EXPORT(values16);
-}  // namespace
 
 void dropout(int64_t samples, int64_t elements_per_sample, StoredFloats x, MutableStoredFloats y, float p, uint64_t key,
     ThreadPool& pool, uint32_t first_sample) {
@@ -62,7 +59,7 @@ void dropout(int64_t samples, int64_t elements_per_sample, StoredFloats x, Mutab
     return;
   }
   constexpr int64_t piece = 4096;  // a whole number of Philox blocks, in any vector length
-  const int64_t pieces = (elements_per_sample + piece - 1) / piece;
+  const int64_t pieces = ceil_div(elements_per_sample, piece);
   for_each_index(pool, samples * pieces, 2 * size / (samples * pieces), [&](int64_t task) {
     const int64_t sample = task / pieces, first = task % pieces * piece, offset = sample * elements_per_sample;
     HWY_DYNAMIC_DISPATCH(DropoutRange)

@@ -5,11 +5,13 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
 // 16-bit values that one PhiloxKeep16 writes: eight per 32-bit lane.
 constexpr size_t kPhiloxValues = 8 * (HWY_MAX_BYTES / sizeof(uint32_t));
 
-using PhiloxTag = hwy::HWY_NAMESPACE::ScalableTag<uint64_t>;
-using PhiloxLanes = hwy::HWY_NAMESPACE::Vec<PhiloxTag>;
+using PhiloxTag = hn::ScalableTag<uint64_t>;
+using PhiloxLanes = hn::Vec<PhiloxTag>;
 
 // One counter in every 64-bit lane, its four words in four vectors. MulEven reads the low half of a lane and fills all
 // of it, so a product's low word needs no work (the bits above it are never read) and its high word one shift.
@@ -20,7 +22,6 @@ struct PhiloxCounters {
   HWY_INLINE PhiloxCounters(PhiloxLanes a, PhiloxLanes b, PhiloxLanes c, PhiloxLanes d) : x0(a), x1(b), x2(c), x3(d) {}
 
   HWY_INLINE void round(PhiloxLanes key0, PhiloxLanes key1) {
-    namespace hn = hwy::HWY_NAMESPACE;
     const hn::Repartition<uint32_t, PhiloxTag> d32;
     const PhiloxLanes p0 = hn::MulEven(hn::BitCast(d32, x0), hn::Set(d32, 0xD2511F53u));
     const PhiloxLanes p1 = hn::MulEven(hn::BitCast(d32, x2), hn::Set(d32, 0xCD9E8D57u));
@@ -32,12 +33,11 @@ struct PhiloxCounters {
 };
 
 struct PhiloxOutput {
-  hwy::HWY_NAMESPACE::Vec<hwy::HWY_NAMESPACE::Repartition<uint32_t, PhiloxTag>> w0, w1, w2, w3;
+  hn::Vec<hn::Repartition<uint32_t, PhiloxTag>> w0, w1, w2, w3;
 };
 
 // The four words of the counters even[0], odd[0], even[1], odd[1], ..., in that order.
 HWY_INLINE PhiloxOutput PhiloxWords(PhiloxCounters even, PhiloxCounters odd, uint64_t key) {
-  namespace hn = hwy::HWY_NAMESPACE;
   const PhiloxTag d64;
   const hn::Repartition<uint32_t, PhiloxTag> d32;
   uint32_t key0 = static_cast<uint32_t>(key), key1 = static_cast<uint32_t>(key >> 32);
@@ -57,7 +57,6 @@ HWY_INLINE PhiloxOutput PhiloxWords(PhiloxCounters even, PhiloxCounters odd, uin
 // is kPhiloxValues values. An element is kept if its value >= dropout_threshold(p).
 HWY_INLINE void PhiloxKeep16(
     uint32_t first_block, uint32_t c1, uint32_t c2, uint32_t c3, uint64_t key, uint16_t* HWY_RESTRICT values) {
-  namespace hn = hwy::HWY_NAMESPACE;
   const PhiloxTag d64;
   const PhiloxLanes lane = hn::Iota(d64, 0), first = hn::Add(hn::Set(d64, first_block), hn::Add(lane, lane));
   const PhiloxCounters even{first, hn::Set(d64, c1), hn::Set(d64, c2), hn::Set(d64, c3)};

@@ -41,9 +41,7 @@ template <int64_t P, int64_t R, int64_t N> HWY_INLINE void Multiply(
 
 // body(position) for the units from `unit` on, at most kUnits.
 template <class Body> HWY_INLINE void ForUnits(const RecurrentSizes& s, int64_t unit, const Body& body) {
-  const int64_t end = std::min(s.hidden, unit + kUnits);
-  for (; unit + kFloatLanes <= end; unit += kFloatLanes) body(WholeLanes{unit});
-  if (unit < end) body(PartLanes{unit, end - unit});
+  ForRow(std::min(s.hidden, unit + kUnits), body, unit);
 }
 
 // Operands of step i: pointers to row 0 and unit 0.
@@ -74,8 +72,7 @@ HWY_NOINLINE void Finish(const RecurrentSizes& s, const RecurrentForward& call, 
     float* const result = step.result + row * h;
     const Floats first = hn::Add(in(0), sum(0));
     if (s.kind == RecurrentKind::kTanh) return at.store(Tanh(first), result);
-    if (s.kind == RecurrentKind::kRelu)
-      return at.store(hn::IfThenZeroElse(hn::Lt(first, hn::Zero(FloatTag())), first), result);
+    if (s.kind == RecurrentKind::kRelu) return at.store(Relu(first), result);
     const Floats input = Sigmoid(first), second = Sigmoid(hn::Add(in(1), sum(1)));
     const bool lstm = s.kind == RecurrentKind::kLstm;
     Floats kept = sum(2);  // of a GRU

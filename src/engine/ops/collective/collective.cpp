@@ -1,5 +1,6 @@
 #include "engine/ops/collective/collective.h"
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 #include "distributed/comm/tensor_group.h"
@@ -381,12 +382,10 @@ LINNET_KERNELS(hold, {"reference", run_zero})
 LINNET_KERNELS(stage_output, {"zero", run_zero})
 
 ShardRule shard_rule(const OpDef& op) {
-  static const std::pair<const OpDef*, ShardRule> rules[] = {{&kMatmul, shard_matmul}, {&kPointwise, shard_pointwise},
+  static const std::map<const OpDef*, ShardRule> rules = {{&kMatmul, shard_matmul}, {&kPointwise, shard_pointwise},
       {&kDropout, shard_dropout}, {&kAttention, shard_attention}, {&kRope, shard_rope}, {&kSplit, shard_split},
       {&kReshape, shard_reshape}, {&kPermute, shard_permute}, {&kEmbedding, shard_embedding},
       {&kLinearCrossEntropy, shard_linear_cross_entropy}};
-  for (const auto& [of, rule] : rules)
-    if (of == &op) return rule;
-  return nullptr;
+  return find_or(rules, &op, nullptr);
 }
 }  // namespace linnet

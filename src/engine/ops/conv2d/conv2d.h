@@ -1,8 +1,4 @@
-// Convolution (cross-correlation) of images with filters, zero-padded.
-//
-//   y[n, i, j, o] = sum over r, s, c of x[n, i * stride + r * dilation - padding, j * stride + s * dilation - padding,
-//                   g * C / groups + c] * weight[o, r, s, c],   g = o / (O / groups)
-//
+// Convolution (cross-correlation) of images with filters, zero-padded; kernels/conv/convolution.h has the formula.
 // x [N, H, W, C], weight [O, R, S, C / groups] -> y [N, H', W', O] with
 // H' = (H + 2 padding - dilation (R - 1) - 1) / stride + 1, and W' likewise. groups = C = O is a depthwise convolution.
 // If x is bf16 so is y; weights are f32 (on a GPU also bf16), and their gradient is f32. Channels are last in image and

@@ -217,8 +217,7 @@ void run_grouped_matmul(const KernelArgs& args) {
   const Groups groups(args.workspace, args.in[2].type, attrs.groups, x.type, y.type);
   groups.each(args.in[2], [&](int64_t group, std::span<const int32_t> chosen) {
     gather(x, chosen, groups.left(), args.pool);
-    GemmArgs product;
-    product.m = std::ssize(chosen), product.n = y.shape()[1], product.k = x.shape()[1];
+    GemmArgs product{.m = std::ssize(chosen), .n = y.shape()[1], .k = x.shape()[1]};
     product.a = {groups.left(), x.type.dtype == DType::kBF16}, product.lda = product.k;
     product.b = stored(weights) + group * rows * columns, product.ldb = columns, product.trans_b = attrs.transposed;
     product.c = {groups.right(), y.type.dtype == DType::kBF16}, product.ldc = product.n;
@@ -246,8 +245,7 @@ void run_grouped_matmul_grad(const KernelArgs& args) {
   groups.each(args.in[2], [&](int64_t group, std::span<const int32_t> chosen) {
     begin(group);
     gather(a, chosen, groups.left(), args.pool), gather(b, chosen, groups.right(), args.pool);
-    GemmArgs sums;
-    sums.m = a.shape()[1], sums.n = b.shape()[1], sums.k = std::ssize(chosen);
+    GemmArgs sums{.m = a.shape()[1], .n = b.shape()[1], .k = std::ssize(chosen)};
     sums.a = {groups.left(), a.type.dtype == DType::kBF16}, sums.lda = sums.m, sums.trans_a = true;
     sums.b = {groups.right(), b.type.dtype == DType::kBF16}, sums.ldb = sums.n;
     sums.c = mutable_stored(dw) + group * size, sums.ldc = sums.n;

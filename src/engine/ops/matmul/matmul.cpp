@@ -150,8 +150,7 @@ size_t matmul_workspace(const KernelQuery& query) {
 GemmArgs gemm_args_of(const KernelArgs& args) {
   const auto& attrs = args.attrs<MatmulAttrs>();
   const auto [batch, m, n, k] = matmul_sizes(attrs, args.in[0].shape(), args.in[1].shape());
-  GemmArgs gemm_args;
-  gemm_args.batch = batch, gemm_args.m = m, gemm_args.n = n, gemm_args.k = k;
+  GemmArgs gemm_args{.batch = batch, .m = m, .n = n, .k = k};
   gemm_args.a = stored(args.in[0]), gemm_args.lda = attrs.trans_a ? m : k, gemm_args.a_batch = m * k;
   gemm_args.b = stored(args.in[1]), gemm_args.ldb = attrs.trans_b ? k : n, gemm_args.b_batch = k * n;
   gemm_args.c = mutable_stored(args.out[0]), gemm_args.ldc = n, gemm_args.c_batch = m * n;

@@ -8,6 +8,7 @@
 // Operands in order: a, b, then any of bias [N], aux and accumulator; the last two have out's shape.
 #pragma once
 #include <optional>
+#include "base/numbers.h"
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/ops/kernel.h"
 
@@ -72,7 +73,7 @@ extern const Kernel kPanelMatmul;  // its workspace is that of the matmul's kern
 extern const OpDef kWeightGradients;
 constexpr int kWeightTileRows = 64, kWeightTileColumns = 128;  // of a weight's gradient, by a block of threads
 constexpr int64_t weight_tiles(int64_t rows, int64_t columns) {
-  return ((rows + kWeightTileRows - 1) / kWeightTileRows) * ((columns + kWeightTileColumns - 1) / kWeightTileColumns);
+  return ceil_div(rows, kWeightTileRows) * ceil_div(columns, kWeightTileColumns);
 }
 
 // On a GPU: the epilogue of a product that cuBLASLt cannot do in the same kernel.

@@ -76,7 +76,8 @@ std::vector<TensorType> infer_movement_fill(const InferArgs& args) { return {arg
 
 std::vector<TensorType> infer_literal(const InferArgs& args) {
   const auto& attrs = args.attrs.as<LiteralAttrs>();
-  expect(attrs.words.size() == (attrs.type.bytes() + 7) / 8, attrs.words.size(), " words of data for ", attrs.type);
+  expect(attrs.words.size() == ceil_div(attrs.type.bytes(), sizeof(uint64_t)), attrs.words.size(),
+      " words of data for ", attrs.type);
   return {attrs.type};
 }
 
@@ -431,7 +432,7 @@ Tensor fill(Graph& graph, TensorType type, double value, SourceLine where) {
 
 Tensor literal(Graph& graph, TensorType type, const void* elements, SourceLine where) {
   LiteralAttrs attrs{.type = type};
-  attrs.words.resize((type.bytes() + 7) / 8);
+  attrs.words.resize(ceil_div(type.bytes(), sizeof(uint64_t)));
   if (type.bytes() > 0) std::memcpy(attrs.words.data(), elements, type.bytes());
   return graph.add_one(kLiteral, {}, std::move(attrs), where);
 }

@@ -6,6 +6,7 @@
 // bias are optional. Not centered: y = x / sqrt(mean(x^2) + epsilon) * weight.
 #pragma once
 #include <algorithm>
+#include "base/numbers.h"
 #include "engine/ops/kernel.h"
 
 namespace linnet {
@@ -24,10 +25,8 @@ struct LayerNormAttrs {
 
 // A GPU's blocks sum dweight and dbias over a part of the rows each. At most two blocks for each of a large GPU's
 // multiprocessors, all resident at once, with whole warps' rows.
-constexpr int64_t norm_rows_per_part(int64_t rows) { return std::max<int64_t>(((rows + 255) / 256 + 7) / 8 * 8, 8); }
-constexpr int64_t norm_part_count(int64_t rows) {
-  return (rows + norm_rows_per_part(rows) - 1) / norm_rows_per_part(rows);
-}
+constexpr int64_t norm_rows_per_part(int64_t rows) { return std::max<int64_t>(round_up(ceil_div(rows, 256), 8), 8); }
+constexpr int64_t norm_part_count(int64_t rows) { return ceil_div(rows, norm_rows_per_part(rows)); }
 
 extern const OpDef kLayerNorm;      // x, [weight], [bias] -> y, mean, rstd
 extern const OpDef kLayerNormGrad;  // dy, x, mean, rstd, [weight] -> dx, [dweight], [dbias] (or the sums in parts)

@@ -18,10 +18,9 @@ std::vector<TensorType> infer_pointwise(const InferArgs& args) {
   const int rank = max_of<int>(args.in, [](const TensorType& in) { return in.shape.rank(); });
   const TensorType out{full->dtype, with_rank(full->shape, std::max(rank, full->shape.rank()))};
   for (const TensorType& in : args.in) {
-    if (!is_float(in.dtype) || in.dtype != args.in[0].dtype) {
-      const auto names = mapped(args.in, [](const TensorType& type) { return type.text(); });
-      throw ShapeProblem("got " + joined(names, " and ") + ", expected one float type; cast() changes the type");
-    }
+    if (!is_float(in.dtype) || in.dtype != args.in[0].dtype)
+      throw ShapeProblem(
+          "got " + joined(args.in, " and ", &TensorType::text) + ", expected one float type; cast() changes the type");
     if (!find_broadcast(in.shape, out.shape) && middle_row(in.shape, out.shape) == 0)
       throw ShapeProblem("cannot broadcast " + args.in[0].shape.text() + " with " +
                          (&in == &args.in[0] ? full->shape : in.shape).text());
@@ -186,9 +185,8 @@ Tensor pointwise(Expression expression, std::span<const Tensor> given, SourceLin
 
 Expression join(const Expression& a, int a_operands, const Expression& b, int hole) {
   ExpressionBuilder e;
-  std::vector<ExpressionBuilder::Ref> first, second;
-  for (int k = 0; k < a_operands; ++k) first.push_back(e.input(k));
-  const auto result = e.inline_expression(a, first);
+  const auto result = e.inline_expression(a, mapped(a_operands, [&](int k) { return e.input(k); }));
+  std::vector<ExpressionBuilder::Ref> second;
   const auto end_of = [](const Instruction& i) { return i.function == Scalar::kInput ? i.a + 1 : 0; };
   const int b_operands = max_of<int>(b.code, end_of);
   for (int k = 0, next = a_operands; k < b_operands; ++k) second.push_back(k == hole ? result : e.input(next++));

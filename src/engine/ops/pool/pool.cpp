@@ -347,9 +347,8 @@ template <class T> void scale_by_tables(const KernelArgs& args, T* y) {
   for (size_t c = 0; c < scaling.scale.size(); ++c)
     for (size_t byte = 0; byte < 256; ++byte)
       tables[c][byte] = T(static_cast<float>(byte) * scaling.scale[c] + scaling.shift[c]);
-  for_ranges(args.pool, args.in[0].elements() / channels, channels, [&](int64_t begin, int64_t end) {
-    for (int64_t pixel = begin; pixel < end; ++pixel)
-      for (int64_t c = 0; c < channels; ++c) y[pixel * channels + c] = tables[c][x[pixel * channels + c]];
+  for_each_index(args.pool, args.in[0].elements() / channels, channels, [&](int64_t pixel) {
+    for (int64_t c = 0; c < channels; ++c) y[pixel * channels + c] = tables[c][x[pixel * channels + c]];
   });
 }
 

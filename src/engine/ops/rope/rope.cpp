@@ -103,8 +103,7 @@ void run_rope(const KernelArgs& args) {
   const TensorView &in = args.in[0], &out = args.out[0];
   auto* frequencies = reinterpret_cast<double*>(args.workspace);
   for (int64_t i = 0; i < attrs.half(); ++i) frequencies[i] = rope_frequency(attrs, i);
-  RopeArgs call;
-  call.batch = in.shape()[0], call.length = in.shape()[1], call.width = in.shape()[2];
+  RopeArgs call{.batch = in.shape()[0], .length = in.shape()[1], .width = in.shape()[2]};
   call.heads = attrs.heads, call.head_size = attrs.head_size, call.inverse = attrs.inverse;
   call.half = attrs.half(), call.magnitude = static_cast<float>(attrs.scaling.magnitude);
   call.positions = attrs.has_positions ? args.in[1].as<int32_t>() : nullptr;
