@@ -96,7 +96,7 @@ std::optional<double> JsonObject::number(const char* key, bool (*fits)(double), 
 
 void JsonObject::check_names(std::string (*nearest)(std::string_view, std::span<const std::string>)) const {
   for (const auto& [key, value] : value_->items()) {
-    if (value.is_null() || std::ranges::count(known_, key) > 0) continue;
+    if (value.is_null() || contains(known_, key)) continue;
     const std::string near = nearest(key, known_);
     throw JsonError(
         one_line((where_.empty() ? "" : where_ + (where_.ends_with(':') ? " " : ": ")) + "there is no setting \"" +

@@ -165,7 +165,7 @@ void ConfigFile::require_flag(const std::string& key, bool supported) const {
 
 std::string ConfigFile::choice(const std::string& key, std::initializer_list<const char*> supported) const {
   const std::string value = text(key, *supported.begin());
-  if (std::ranges::find(supported, value) != supported.end()) return value;
+  if (contains(supported, value)) return value;
   fail(quoted(key), " is ", shown(value), ", Linnet supports ", joined(supported, ", ", quoted));
 }
 

@@ -46,7 +46,7 @@ std::string name_kinds(const std::vector<ParameterSpec>& specs) {
     for (const char c : spec.name)
       if (c < '0' || c > '9') kind += c;
       else if (!kind.ends_with('*')) kind += '*';
-    if (spec.trainable && std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
+    if (spec.trainable && !contains(kinds, kind)) kinds.push_back(kind);
   }
   return joined(std::span(kinds).first(std::min(kinds.size(), kMost))) + (kinds.size() > kMost ? ", ..." : "");
 }

@@ -164,8 +164,7 @@ bool RecordReader::next(Json& record) {
     });
     for (size_t i = 0; i < fields.size(); ++i) {
       std::string name = has_heading ? std::string(trimmed(fields[i])) : std::to_string(i + 1);
-      if (!name.empty() && std::ranges::count(names_, name) > 0)
-        fail_user(where_, ": the heading names \"", name, "\" twice");
+      if (!name.empty() && contains(names_, name)) fail_user(where_, ": the heading names \"", name, "\" twice");
       names_.push_back(std::move(name));
     }
     if (has_heading) heading_where_ = where_;

@@ -358,7 +358,7 @@ void MaskedChunks::fill(int64_t first, uint64_t key) {
 
 bool MaskedChunks::can_be_masked(int32_t token) const {
   return token != options_.begin && token != options_.end && token != options_.mask &&
-         std::ranges::find(options_.special, token) == options_.special.end();
+         !contains(options_.special, token);
 }
 
 void MaskedChunks::fill_row(const TokenSpan& piece, int64_t row, int64_t length, uint64_t key) {
