@@ -1,5 +1,4 @@
 #include "models/families/gguf.h"
-#include <iterator>
 #include "base/functions.h"
 #include "models/families/binding.h"
 #include "models/families/family.h"

@@ -1,5 +1,4 @@
 #include "models/nn/parameter_layout.h"
-#include <numeric>
 #include <tuple>
 #include "base/fail.h"
 #include "base/functions.h"
@@ -195,8 +194,7 @@ const Sharding* ParameterLayout::sharding_of(const ParameterSlot& slot) const {
 
 Shape ParameterLayout::whole_shape(const ParameterSlot& slot) const {
   Shape shape = slot.spec.shape;
-  if (const Sharding* sharding = sharding_of(slot))
-    shape.set(sharding->axis, std::accumulate(sharding->parts.begin(), sharding->parts.end(), int64_t{0}));
+  if (const Sharding* sharding = sharding_of(slot)) shape.set(sharding->axis, sum_of<int64_t>(sharding->parts));
   return shape;
 }
 

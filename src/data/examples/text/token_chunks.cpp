@@ -219,7 +219,7 @@ void TrainingChunks::make(int64_t epoch, int64_t index) {
 
 int64_t scoring_batches(const TokenStream& stream, const ChunkOptions& options) {
   const int64_t targets = std::max<int64_t>(0, stream.size() - 1), each = options.rows * options.length;
-  return (targets + each - 1) / each;
+  return ceil_div(targets, each);
 }
 
 void fill_scoring_batch(const TokenStream& stream, const ChunkOptions& options, int64_t index, OwnedBatch& batch) {
