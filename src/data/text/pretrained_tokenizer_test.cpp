@@ -3,19 +3,17 @@
 #include <unistd.h>
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
-#include <functional>
 #include <thread>
 #include "base/error.h"
 #include "base/files.h"
 #include "data/text/pipeline/tokenizer_json.h"
 #include "data/text/trained_tokenizers.h"
 #include "data/text/unicode/utf8.h"
+#include "error_of.h"
 #include "temporary_folder.h"
 
 namespace linnet {
 namespace {
-namespace fs = std::filesystem;
 using Ids = std::vector<TokenId>;
 
 const std::string kFolder = "tests/golden/tokenizers/";
@@ -24,17 +22,6 @@ Ids ids_of(const PretrainedTokenizer& tokenizer, std::string_view text) {
   Ids ids;
   tokenizer.encode(text, ids);
   return ids;
-}
-
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUser) << error.what();
-    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(Pretrained, ByteLevelBpeKeepsAnyBytes) {

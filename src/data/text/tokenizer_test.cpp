@@ -1,12 +1,12 @@
 #include "data/text/tokenizer.h"
 #include <gtest/gtest.h>
-#include <unistd.h>
 #include <filesystem>
-#include <functional>
 #include "base/error.h"
 #include "base/files.h"
 #include "data/text/trained_tokenizers.h"
 #include "data/text/unicode/utf8.h"
+#include "error_of.h"
+#include "temporary_folder.h"
 
 namespace linnet {
 namespace {
@@ -19,25 +19,10 @@ Ids encode(const Tokenizer& tokenizer, std::string_view line) {
   return ids;
 }
 
-std::string error_of(const std::function<void()>& action, ErrorKind kind = ErrorKind::kUser) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind);
-    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
-    return error.what();
-  }
-  return "no error";
-}
-
 class TokenizerTest : public ::testing::Test {
  protected:
-  TokenizerTest() {
-    char name[] = "/tmp/linnet_tokenizer_XXXXXX";
-    folder_ = ::mkdtemp(name);
-  }
-  ~TokenizerTest() override { fs::remove_all(folder_); }
-  std::string folder_;
+  const testing::TemporaryFolder made_;
+  const std::string folder_ = made_.path();
 };
 
 TEST_F(TokenizerTest, CharactersByFrequencyThenBytes) {

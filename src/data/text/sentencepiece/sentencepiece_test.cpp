@@ -1,19 +1,17 @@
 #include <gtest/gtest.h>
 #include <sentencepiece_processor.h>
 #include <sys/wait.h>
-#include <unistd.h>
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
-#include <functional>
 #include <thread>
 #include "base/error.h"
 #include "base/files.h"
 #include "data/text/trained_tokenizers.h"
+#include "error_of.h"
+#include "temporary_folder.h"
 
 namespace linnet {
 namespace {
-namespace fs = std::filesystem;
 using Ids = std::vector<TokenId>;
 
 // Words made of syllables, so that there is something to learn, and the characters that tend to go wrong.
@@ -45,25 +43,10 @@ Ids encode(const Tokenizer& tokenizer, std::string_view line) {
   return ids;
 }
 
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUser);
-    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
-    return error.what();
-  }
-  return "no error";
-}
-
 class SentencePieceTest : public ::testing::TestWithParam<const char*> {
  protected:
-  SentencePieceTest() {
-    char name[] = "/tmp/linnet_sentencepiece_XXXXXX";
-    folder_ = ::mkdtemp(name);
-  }
-  ~SentencePieceTest() override { fs::remove_all(folder_); }
-  std::string folder_;
+  const testing::TemporaryFolder made_;
+  const std::string folder_ = made_.path();
 };
 INSTANTIATE_TEST_SUITE_P(Models, SentencePieceTest, ::testing::Values("bpe", "unigram"),
     [](const auto& test) { return std::string(test.param); });
