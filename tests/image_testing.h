@@ -1,22 +1,16 @@
 // What the tests of image files share: a folder of its own, and errors as text.
 #pragma once
 #include <gtest/gtest.h>
-#include <unistd.h>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <string>
-#include "base/error.h"
+#include "error_of.h"
+#include "temporary_folder.h"
 
 namespace linnet {
 class ImageTest : public ::testing::Test {
  protected:
-  ImageTest() {
-    char name[] = "/tmp/linnet_images_XXXXXX";
-    folder_ = ::mkdtemp(name);
-  }
-  ~ImageTest() override { std::filesystem::remove_all(folder_); }
-
   // The path of a file in the folder; its parents are made.
   std::string path(const std::string& name) {
     const std::string file = folder_ + "/" + name;
@@ -29,18 +23,12 @@ class ImageTest : public ::testing::Test {
   }
   // The message of the user error that `action` must raise, of one line, with the folder's name left out.
   std::string error_of(const std::function<void()>& action) {
-    try {
-      action();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kUser) << error.what();
-      std::string message = error.what();
-      EXPECT_EQ(message.find('\n'), std::string::npos);
-      for (size_t at; (at = message.find(folder_ + "/")) != std::string::npos;) message.erase(at, folder_.size() + 1);
-      return message;
-    }
-    return "no error";
+    std::string message = linnet::error_of(action);
+    for (size_t at; (at = message.find(folder_ + "/")) != std::string::npos;) message.erase(at, folder_.size() + 1);
+    return message;
   }
 
-  std::string folder_;
+  const testing::TemporaryFolder made_;
+  const std::string folder_ = made_.path();
 };
 }  // namespace linnet

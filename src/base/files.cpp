@@ -130,6 +130,7 @@ constexpr size_t kKept = 4;
 }  // namespace
 
 std::string read_file(const std::string& path) { return read_all(path, true); }
+std::string text_if_there(const std::string& path) { return file_exists(path) ? read_file(path) : ""; }
 std::string read_input(const std::string& path) { return read_all(path, false); }
 
 bool file_exists(const std::string& path) {

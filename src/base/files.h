@@ -61,9 +61,10 @@ inline bool read_to_end(int descriptor, std::string& bytes) {
   }
 }
 
-std::string read_file(const std::string& path);   // a regular file: a pipe or device would be waited for
-std::string read_input(const std::string& path);  // a pipe, too, to its end
-bool file_exists(const std::string& path);        // a file, folder or anything else of that name
+std::string read_file(const std::string& path);      // a regular file: a pipe or device would be waited for
+std::string text_if_there(const std::string& path);  // "" if there is no such file
+std::string read_input(const std::string& path);     // a pipe, too, to its end
+bool file_exists(const std::string& path);           // a file, folder or anything else of that name
 std::string path_in(const std::string& folder, const std::string& name);  // the name alone if the folder is ""
 void make_directories(const std::string& path);                           // also its parents; existing ones stay
 // Bytes that an ordinary user may still write on the file system of `path` or of its nearest parent that exists.

@@ -1,6 +1,5 @@
 #include "base/files.h"
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,6 +8,7 @@
 #include <thread>
 #include <tuple>
 #include "base/error.h"
+#include "temporary_folder.h"
 
 namespace linnet {
 namespace {
@@ -26,19 +26,15 @@ template <typename Action> std::string error_text(ErrorKind kind, Action action)
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 
-class Files : public testing::Test {
+class Files : public ::testing::Test {
  protected:
-  Files() {
-    char name[] = "/tmp/linnet_files_XXXXXX";
-    folder_ = ::mkdtemp(name);
-  }
-  ~Files() override { std::filesystem::remove_all(folder_); }
   std::string path(const std::string& name) const { return folder_ + "/" + name; }
   std::string put(const std::string& name, const std::string& bytes) const {
     std::ofstream(path(name), std::ios::binary) << bytes;
     return path(name);
   }
-  std::string folder_;
+  const testing::TemporaryFolder made_;
+  const std::string folder_ = made_.path();
 };
 
 TEST(DeviceFiles, AreWrittenAndStayDevices) {

@@ -214,6 +214,13 @@ int64_t Json::to_int64() const {
   return std::get<int64_t>(value_);
 }
 
+std::optional<int64_t> Json::whole_number() const {
+  if (is_integer()) return to_int64();
+  const double* number = std::get_if<double>(&value_);
+  if (!number || !(std::abs(*number) < 0x1p53) || std::floor(*number) != *number) return {};
+  return static_cast<int64_t>(*number);
+}
+
 uint64_t Json::to_uint64() const {
   if (!is_natural()) fail_type("an integer of 0 or more");
   const uint64_t* large = std::get_if<uint64_t>(&value_);

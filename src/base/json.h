@@ -90,7 +90,8 @@ class Json {
   // Throws JsonError for another type.
   template <class T> T get() const;
   template <class T> void get_to(T& out) const { out = get<T>(); }
-  const std::string& text() const;  // of a string
+  std::optional<int64_t> whole_number() const;  // also of 5.0, as some programs write integers
+  const std::string& text() const;              // of a string
   std::string& text();
 
   // For objects. find() returns null if the key is absent or the value is no object.

@@ -5,16 +5,6 @@
 #include "base/text.h"
 
 namespace linnet {
-namespace {
-std::optional<int64_t> whole_number(const Json& value) {
-  if (value.is_integer()) return value.get<int64_t>();
-  if (!value.is_float()) return {};
-  const double number = value.get<double>();
-  if (!(std::abs(number) < 0x1p53) || std::floor(number) != number) return {};
-  return static_cast<int64_t>(number);
-}
-}  // namespace
-
 JsonObject::JsonObject(const Json& value, std::string where) : value_(&value), where_(std::move(where)) {
   if (!value.is_object()) fail("is not an object");
 }
@@ -73,14 +63,14 @@ bool JsonObject::flag(const char* key, bool otherwise) const {
 }
 
 int64_t JsonObject::integer(const char* key) const {
-  const std::optional<int64_t> number = whole_number(at(key));
+  const std::optional<int64_t> number = at(key).whole_number();
   if (!number) fail(key, "is not an integer");
   return *number;
 }
 
 std::optional<int64_t> JsonObject::integer(const char* key, int64_t least, int64_t most) const {
   if (!has(key)) return {};
-  const std::optional<int64_t> number = whole_number(at(key));
+  const std::optional<int64_t> number = at(key).whole_number();
   if (!number || *number < least || *number > most)
     fail(key, "is not a whole number from " + std::to_string(least) + " to " + std::to_string(most));
   return number;
@@ -96,7 +86,7 @@ std::optional<double> JsonObject::number(const char* key, bool (*fits)(double), 
 
 void JsonObject::check_names(std::string (*nearest)(std::string_view, std::span<const std::string>)) const {
   for (const auto& [key, value] : value_->items()) {
-    if (value.is_null() || std::ranges::count(known_, key) > 0) continue;
+    if (value.is_null() || contains(known_, key)) continue;
     const std::string near = nearest(key, known_);
     throw JsonError(
         one_line((where_.empty() ? "" : where_ + (where_.ends_with(':') ? " " : ": ")) + "there is no setting \"" +

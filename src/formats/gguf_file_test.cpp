@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include "base/error.h"
+#include "error_of.h"
 #include "formats/safetensors.h"
 #include "temporary_folder.h"
 
@@ -18,15 +19,8 @@ std::vector<float> floats_of(const TensorFile& file, const std::string& name) {
   return values;
 }
 
-std::string error_of(const std::string& bytes) {
-  try {
-    GgufFile(std::as_bytes(std::span(bytes)), "w.gguf");
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUser) << error.what();
-    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
-    return error.what();
-  }
-  return "no error";
+std::string error_of_bytes(const std::string& bytes) {
+  return error_of([&] { GgufFile(std::as_bytes(std::span(bytes)), "w.gguf"); });
 }
 
 template <class T> std::string number(T value) { return {reinterpret_cast<const char*>(&value), sizeof value}; }
@@ -105,7 +99,7 @@ TEST(GgufFile, ReadsWhatItCanOfOtherTypesOfKeys) {
 
 TEST(GgufFile, RefusesWhatIsWrongInOneLine) {
   const auto has = [](const std::string& bytes, const std::string& part) {
-    const std::string error = error_of(bytes);
+    const std::string error = error_of_bytes(bytes);
     EXPECT_NE(error.find(part), std::string::npos) << error;
     EXPECT_EQ(error.find("'w.gguf'"), 0u) << error;
   };

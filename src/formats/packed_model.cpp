@@ -180,10 +180,8 @@ void save_packed_model(const std::string& path, const PackedContents& contents) 
   std::stable_partition(
       files.begin(), files.end(), [](const auto& file) { return file.first.ends_with(kTokenizerTables); });
   for (const auto& [name, text] : files)
-    all.push_back({kPackedFilePrefix + std::string(name), FileDType::kU8, Shape{static_cast<int64_t>(text->size())},
-        [text = text](int64_t first, int64_t count, std::byte* out) {
-          std::copy_n(reinterpret_cast<const std::byte*>(text->data()) + first, count, out);
-        }});
+    all.push_back(stored_weight(kPackedFilePrefix + std::string(name), FileDType::kU8,
+        Shape{static_cast<int64_t>(text->size())}, reinterpret_cast<const std::byte*>(text->data())));
   SafetensorsMetadata metadata = contents.metadata;
   metadata.erase(kSafetensorsChecksumKey);
   metadata[kPackedVersionKey] = std::to_string(kPackedVersion);
@@ -193,7 +191,7 @@ void save_packed_model(const std::string& path, const PackedContents& contents) 
   sums.clear();
   std::vector<std::byte> bytes;
   for (const WeightSource* weight : by_name) {
-    bytes.resize(static_cast<size_t>(weight->shape.elements()) * file_dtype_size(weight->dtype));
+    bytes.resize(weight->bytes());
     weight->fill(0, weight->shape.elements(), bytes.data());
     sums += checksum_text(data_sums({bytes})[0]);
   }

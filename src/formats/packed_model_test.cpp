@@ -1,27 +1,18 @@
 // Packed models: what was put in comes out, through the paths of a folder; damage of any byte is one line.
 #include "formats/packed_model.h"
 #include <gtest/gtest.h>
-#include <unistd.h>
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include "base/error.h"
+#include "temporary_folder.h"
 
 namespace linnet {
 namespace {
-namespace fs = std::filesystem;
 
 class PackedModel : public ::testing::Test {
  protected:
-  PackedModel() : folder_(fs::temp_directory_path() / ("linnet_packed_" + std::to_string(::getpid()))) {
-    fs::create_directories(folder_);
-    path_ = (folder_ / "model.linnet").string();
-    use_packed_models();
-  }
-  ~PackedModel() override {
-    set_packed_reader(kPackedEnding, nullptr);
-    fs::remove_all(folder_);
-  }
+  PackedModel() { use_packed_models(); }
+  ~PackedModel() override { set_packed_reader(kPackedEnding, nullptr); }
   static PackedContents contents() {
     static const float values[] = {1, 2, 3, 4, 5, 6};
     const auto fill = [](int64_t first, int64_t count, std::byte* out) {
@@ -43,8 +34,8 @@ class PackedModel : public ::testing::Test {
     }
     return "";
   }
-  const fs::path folder_;
-  std::string path_;
+  const testing::TemporaryFolder folder_;
+  const std::string path_ = folder_ / "model.linnet";
 };
 
 TEST_F(PackedModel, IsReadLikeAFolder) {

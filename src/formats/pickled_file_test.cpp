@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
-#include <functional>
 #include "base/error.h"
 #include "base/files.h"
+#include "error_of.h"
 #include "formats/tensor_file.h"
 #include "formats/weight_files.h"
 #include "temporary_folder.h"
@@ -14,17 +14,6 @@ std::vector<float> floats_of(const TensorEntry& entry) {
   std::vector<float> values(static_cast<size_t>(entry.type.shape.elements()));
   read_floats(entry.dtype, entry.data, std::ssize(values), values.data());
   return values;
-}
-
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUser) << error.what();
-    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
-    return error.what();
-  }
-  return "no error";
 }
 
 std::string error_of_bytes(const std::string& bytes) {

@@ -1,11 +1,11 @@
 #include "formats/safetensors.h"
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <cstring>
 #include <filesystem>
 #include <random>
 #include "base/error.h"
 #include "base/json.h"
+#include "temporary_folder.h"
 
 namespace linnet {
 namespace {
@@ -116,14 +116,8 @@ TEST(Safetensors, TensorsCoverTheFileExactly) {
       "names \"a\" twice");
 }
 
-class SafetensorsOnDisk : public testing::Test {
+class SafetensorsOnDisk : public ::testing::Test {
  protected:
-  SafetensorsOnDisk() {
-    char name[] = "/tmp/linnet_safetensors_XXXXXX";
-    folder_ = ::mkdtemp(name);
-    path_ = folder_ + "/model.safetensors";
-  }
-  ~SafetensorsOnDisk() override { std::filesystem::remove_all(folder_); }
   std::string save_example() {
     const SafetensorsTensor tensors[] = {{"weight", {DType::kF32, {2, 3}}, floats_},
         {"step", {DType::kI32, {}}, &step_}, {"empty", {DType::kF32, {0, 4}}, nullptr},
@@ -136,7 +130,8 @@ class SafetensorsOnDisk : public testing::Test {
   const double doubles_[2] = {0.1, 1e300};
   const int32_t step_ = -7;
   const SafetensorsMetadata metadata_{{"format_version", "1"}, {"note", "line\n\"two\""}};
-  std::string folder_, path_;
+  const testing::TemporaryFolder made_;
+  const std::string folder_ = made_.path(), path_ = made_ / "model.safetensors";
 };
 
 TEST_F(SafetensorsOnDisk, ReadsBackWhatWasSaved) {

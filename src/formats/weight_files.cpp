@@ -42,10 +42,6 @@ std::map<std::string, std::string> read_index(const std::string& path) {
 
 using Shard = std::vector<const WeightSource*>;
 
-uint64_t bytes_of(const WeightSource& weight) {
-  return static_cast<uint64_t>(weight.shape.elements()) * file_dtype_size(weight.dtype);
-}
-
 // The file is not yet in its place.
 std::unique_ptr<AtomicFile> write_shard(const std::string& path, Shard shard, const SafetensorsMetadata& metadata,
     WeightOrder order = WeightOrder::kByWidth) {
@@ -77,7 +73,7 @@ std::vector<Shard> cut(const std::vector<WeightSource>& weights, uint64_t max_by
   std::vector<Shard> shards(1);
   uint64_t used = 0;
   for (const WeightSource& weight : weights) {
-    const uint64_t bytes = bytes_of(weight);
+    const uint64_t bytes = weight.bytes();
     if (!shards.back().empty() && used + bytes > max_bytes) shards.emplace_back(), used = 0;
     shards.back().push_back(&weight);
     used += bytes;
@@ -96,9 +92,7 @@ void remove_others(const std::string& folder, const std::set<std::string>& writt
   }
 }
 
-uint64_t bytes_of(const std::vector<WeightSource>& weights) {
-  return sum_of<uint64_t>(weights, [&](const WeightSource& weight) { return bytes_of(weight); });
-}
+uint64_t bytes_of(const std::vector<WeightSource>& weights) { return sum_of<uint64_t>(weights, &WeightSource::bytes); }
 }  // namespace
 
 bool has_weight_files(const std::string& folder) {
@@ -163,6 +157,13 @@ const WeightFiles::Weight* WeightFiles::find(const std::string& name) const {
 
 uint64_t WeightFiles::bytes() const {
   return sum_of<uint64_t>(weights_, [](const Weight& weight) { return weight.entry->bytes(); });
+}
+
+WeightSource stored_weight(std::string name, FileDType dtype, const Shape& shape, const std::byte* data) {
+  const size_t size = file_dtype_size(dtype);
+  return {std::move(name), dtype, shape, [data, size](int64_t first, int64_t count, std::byte* out) {
+            std::memcpy(out, data + static_cast<size_t>(first) * size, static_cast<size_t>(count) * size);
+          }};
 }
 
 void save_weight_file(const std::string& path, const std::vector<WeightSource>& weights,

@@ -52,7 +52,11 @@ struct WeightSource {
   Shape shape;
   // Writes elements [first, first + count), `count` * file_dtype_size(dtype) bytes.
   std::function<void(int64_t first, int64_t count, std::byte* out)> fill;
+
+  uint64_t bytes() const { return static_cast<uint64_t>(shape.elements()) * file_dtype_size(dtype); }
 };
+// One whose elements lie at `data`.
+WeightSource stored_weight(std::string name, FileDType dtype, const Shape& shape, const std::byte* data);
 
 // Writes one file, or several and an index for more than `max_shard_bytes`; then removes an earlier save's weight
 // files. Each file is replaced in one step.

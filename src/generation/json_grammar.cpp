@@ -3,8 +3,7 @@
 #include <set>
 #include "base/functions.h"
 #include "base/text.h"
-#include "generation/json_number.h"
-#include "generation/json_string.h"
+#include "generation/json_texts.h"
 
 namespace linnet {
 namespace {

@@ -1,7 +1,7 @@
-#include "generation/json_number.h"
 #include <cmath>
 #include <map>
 #include "base/text.h"
+#include "generation/json_texts.h"
 
 namespace linnet {
 namespace {

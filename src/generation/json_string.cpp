@@ -1,7 +1,6 @@
-#include "generation/json_string.h"
 #include <bitset>
-#include <optional>
 #include "base/text.h"
+#include "generation/json_texts.h"
 
 namespace linnet {
 namespace {

@@ -132,7 +132,7 @@ const TokenMask* TokenFilter::allowed() {
   if (masks_.size() >= kMostMasks) masks_.clear();
   auto found = masks_.find(state_);
   if (found == masks_.end()) found = masks_.emplace(state_, find_allowed()).first;
-  return std::ranges::find(found->second, true) == found->second.end() ? nullptr : &found->second;
+  return contains(found->second, true) ? &found->second : nullptr;
 }
 
 void TokenFilter::accept(int32_t token) {

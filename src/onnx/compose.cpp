@@ -48,8 +48,6 @@ std::vector<int> axis_order(int rank, int axis, bool last) {
   return named_axes_last(named);
 }
 
-Tensor joined(const std::vector<Tensor>& parts, int axis) { return parts.size() == 1 ? parts[0] : concat(parts, axis); }
-
 // The reshape of a moved tensor as a move of a reshaped one.
 std::optional<Moved> reshape_before(const Moved& from, const Shape& now, const Shape& shape) {
   struct Group {

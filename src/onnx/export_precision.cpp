@@ -154,7 +154,7 @@ void multiply_whole_numbers_in(OnnxGraph& graph, const std::map<std::string, int
 float input_scale_of(const std::string& initializer, const InputScales& scales) {
   std::string name = initializer;
   for (;;) {
-    if (const auto found = scales.find(name); found != scales.end()) return found->second;
+    if (const float* scale = find_value(scales, name)) return *scale;
     const size_t dot = name.rfind('.');
     if (dot == std::string::npos) return 0;
     name.resize(dot);

@@ -71,8 +71,7 @@ struct Head {
 constexpr size_t kAbsent = SIZE_MAX;
 
 const OnnxNode* producer(const OnnxGraph& graph, const std::string& value) {
-  const auto found =
-      std::ranges::find_if(graph.nodes, [&](const OnnxNode& node) { return std::ranges::count(node.out, value) > 0; });
+  const auto found = std::ranges::find_if(graph.nodes, [&](const OnnxNode& node) { return contains(node.out, value); });
   return found == graph.nodes.end() ? nullptr : &*found;
 }
 
@@ -140,14 +139,13 @@ const OnnxFunction* OnnxNetwork::find_function(const OnnxNode& node) const {
 }
 
 void OnnxNetwork::find_parameters() {
-  std::set<std::string> fixed, initial;
+  std::set<std::string> fixed;
   visit_nodes(model_.graph.nodes, [&](const OnnxNode& node) {
     if (const OnnxOperatorRow* row = find_onnx_operator(full_name(node)))
       for (const size_t i : row->fixed)
         if (i < node.in.size()) fixed.insert(node.in[i]);
   });
   find_filters();
-  for (const OnnxTensor& tensor : model_.graph.initializers) initial.insert(tensor.name);
   // Tensors of whole cache lines first: a weight at a cache line's start can be packed in place.
   auto tensors = mapped(model_.graph.initializers, [](const OnnxTensor& tensor) { return &tensor; });
   std::stable_partition(
@@ -165,7 +163,7 @@ void OnnxNetwork::find_parameters() {
     parameters_[tensor.name] = &own_.back();
   }
   for (const OnnxValueInfo& input : model_.graph.inputs)
-    if (!initial.contains(input.name)) inputs_.push_back(input);
+    if (!contains(model_.graph.initializers, input.name, &OnnxTensor::name)) inputs_.push_back(input);
 }
 
 void OnnxNetwork::find_filters() {

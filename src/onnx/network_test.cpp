@@ -15,21 +15,14 @@
 #include "models/modules/transformer.h"
 #include "models/nn/trace.h"
 #include "onnx/save_onnx.h"
+#include "temporary_folder.h"
 #include "training/trainer/learner.h"
 
 namespace linnet {
 namespace {
 constexpr const char* kModels = "tests/golden/pretrained/";
 
-struct Folder {
-  Folder() {
-    char name[] = "/tmp/linnet-network-XXXXXX";
-    path = mkdtemp(name);
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  std::string operator/(const std::string& name) const { return path + "/" + name; }
-  std::string path;
-};
+using Folder = testing::TemporaryFolder;
 
 NamedTensors run(const Graph& graph, const NamedTensors& inputs) {
   return interpret(graph, inputs, {.kernels = KernelSet::kFast}).outputs;
@@ -199,7 +192,7 @@ TEST(OnnxNetwork, FewerBitsComeBackClose) {
   load_parameters(model, layout, flat.data());
   const Folder folder;
   const auto size_of = [&](OnnxPrecision precision) {
-    save_onnx(layout, flat.data(), onnx_files(model)[0], folder.path, {.precision = precision});
+    save_onnx(layout, flat.data(), onnx_files(model)[0], folder.path(), {.precision = precision});
     return std::filesystem::file_size(folder / "model.onnx");
   };
   const auto whole = size_of(OnnxPrecision::kF32);
@@ -229,7 +222,7 @@ TEST(OnnxNetwork, ScalesOfStaticInt8BecomeProductsOfBytes) {
 
   const Folder folder;
   const auto products = [&](const OnnxOptions& written) {
-    save_onnx(layout, flat.data(), onnx_files(model)[0], folder.path, written);
+    save_onnx(layout, flat.data(), onnx_files(model)[0], folder.path(), written);
     const auto network = load_onnx(folder / "model.onnx");
     Trace trace;
     std::map<std::string, Tensor> inputs;

@@ -64,7 +64,7 @@ class SpelledGelu {
   static constexpr size_t kMostParts = 16;
 
   void collect(Tensor t) {
-    if (parts_.size() > kMostParts || std::ranges::find(parts_, t.id, &Tensor::id) != parts_.end()) return;
+    if (parts_.size() > kMostParts || contains(parts_, t.id, &Tensor::id)) return;
     parts_.push_back(t);
     const Node* node = producer_of(t);
     if (!is(node, kPointwise)) return;

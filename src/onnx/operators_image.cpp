@@ -439,7 +439,7 @@ void resize(OnnxCall& call) {
     const Tensor moved = compose::axis_to_end(x, axis);
     const Tensor sampled = matmul(reshape(moved, {moved.shape().elements() / in, in}), matrix);
     Tensor y = reshape(sampled, with_size(moved.shape(), -1, out));
-    if (std::ranges::find(outside, true) != outside.end()) {
+    if (contains(outside, true)) {
       const Tensor mask = call.values({out}, {outside.begin(), outside.end()}, dtype);
       y = elementwise(
           call, {y, mask}, [&](Number y, Number is_outside) { return select(is_outside, sampling.outside, y); });

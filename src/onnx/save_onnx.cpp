@@ -304,9 +304,8 @@ OnnxModel make_onnx(
   }
   lowering.run();
   std::vector<GraphOutput> outputs = traces[0].outputs();
-  std::stable_partition(outputs.begin(), outputs.end(), [&](const GraphOutput& output) {
-    return std::ranges::find(source.first_outputs, output.name) != source.first_outputs.end();
-  });
+  std::stable_partition(outputs.begin(), outputs.end(),
+      [&](const GraphOutput& output) { return contains(source.first_outputs, output.name); });
   for (const GraphOutput& output : outputs)
     builder.output(output.name, lowering.name_of(output.value), onnx_element(traces[0].value(output.value).type.dtype),
         lowering.shape_of(output.value));

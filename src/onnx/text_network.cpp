@@ -102,12 +102,10 @@ OnnxTextModel::OnnxTextModel(std::unique_ptr<OnnxNetwork> network, int64_t class
 
 void OnnxTextModel::check_inputs() const {
   const std::set<std::string> known{kTokens, kTokenMask, kTypes, kPositions};
-  std::set<std::string> found;
   const auto fail = [&](const std::string& problem) {
     fail_user("'", network_->file(), "' does not fit texts: ", problem);
   };
   for (const OnnxValueInfo& input : network_->inputs()) {
-    found.insert(input.name);
     if (!known.contains(input.name))
       fail("its input \"" + input.name + "\" is none of input_ids, attention_mask, token_type_ids and position_ids");
     if (input.element != OnnxElement::kInt64 && input.element != OnnxElement::kInt32)
@@ -120,7 +118,8 @@ void OnnxTextModel::check_inputs() const {
              "; export it with an open batch and length (torch.onnx.export: dynamic_axes)");
   }
   for (const char* name : {kTokens, kTokenMask})
-    if (!found.contains(name)) fail(std::string("it has no input \"") + name + "\"");
+    if (!contains(network_->inputs(), std::string_view(name), &OnnxValueInfo::name))
+      fail(std::string("it has no input \"") + name + "\"");
 }
 
 // Traces a small batch to see the outputs.

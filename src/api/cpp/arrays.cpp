@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <new>
-#include <ranges>
 #include "api/cpp/helpers.h"
 #include "base/text.h"
 #include "linnet/error.h"

@@ -49,9 +49,7 @@ Dataset Dataset::text(const std::string& path, const PretrainedTokenizer& tokeni
   std::ifstream file(path, std::ios::binary);
   if (!file) fail_user(path, ": the file cannot be opened");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
-  std::vector<int32_t> ids;
-  tokenizer.encode(text, ids);
-  return chunks(ids, length);
+  return chunks(tokenizer.encode(text), length);
 }
 
 Dataset Dataset::tsv(const std::string& path, const PretrainedTokenizer& tokenizer, int64_t text_column,

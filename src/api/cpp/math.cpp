@@ -379,7 +379,7 @@ Tensor pad(At x, int axis, int64_t before, int64_t after, double value) {
   fill_with(before);
   parts.push_back(x.value);
   fill_with(after);
-  return parts.size() == 1 ? x.value : concat(parts, axis, x.where);
+  return joined(parts, axis, x.where);
 }
 
 Tensor upsample(At x, int64_t factor) {

@@ -19,6 +19,7 @@ namespace {
 void check_traced_name(const std::string& what, const std::string& name) {
   for (const char c : name)
     if (static_cast<unsigned char>(c) < ' ') fail_user("a name of an ", what, " has a control character");
+  if (is_reserved(name)) fail_user("an ", what, " cannot be called \"", name, "\", a name that the trainer uses");
 }
 
 // Ranges of parallel(): at most so many, with at least so many elements.
@@ -32,7 +33,7 @@ void run_kernel(const OpDefinition& op, const KernelArgs& args, std::span<const 
   const std::vector<OpArray> in = arrays(args.in), out = arrays(args.out);
   const auto parallel = [&](int64_t count, const std::function<void(int64_t, int64_t)>& body) {
     if (count < 1) return;
-    const int64_t ranges = std::min(kMostRanges, (count + kLeastElements - 1) / kLeastElements);
+    const int64_t ranges = std::min(kMostRanges, ceil_div(count, kLeastElements));
     args.pool.run(ranges, [&](int64_t i, int) { body(count * i / ranges, count * (i + 1) / ranges); });
   };
   op.kernel({in, out, numbers, parallel});
@@ -82,7 +83,6 @@ Tensor Tracer::input(const std::string& name) {
 Tensor Tracer::input(const std::string& name, const TensorType& type) {
   if (name.empty()) fail_user("an input has no name");
   check_traced_name("input", name);
-  if (is_reserved(name)) fail_user("an input cannot be called \"", name, "\", a name that the trainer uses");
   for (const int64_t size : type.shape.sizes())
     if (size < 1) throw Error(ErrorKind::kShape, "input \"" + name + "\" is " + type.text() + "; sizes are at least 1");
   checked_bytes("input \"" + name + "\"", type);
@@ -105,14 +105,13 @@ Tensor Tracer::full(const TensorType& type, double value, SourceLine where) {
 
 void Tracer::output(const std::string& name, At value, const OutputOptions& options) {
   check_traced_name("output", name);
-  if (is_reserved(name)) fail_user("an output cannot be called \"", name, "\", a name that the trainer uses");
   if (!value.value.defined()) fail_user(value.where.text(), ": output \"", name, "\" is an undefined tensor");
   (void)value.value.type();  // an Error when its recording has ended
   if (value.value.graph != &trace_->graph())
     fail_user(value.where.text(), ": output \"", name, "\" is a tensor of another graph");
   if (training() && !options.training) return;
-  for (const GraphOutput& output : trace_->graph().outputs())
-    if (output.name == name) fail_user(value.where.text(), ": there is an output \"", name, "\" already");
+  if (contains(trace_->graph().outputs(), name, &GraphOutput::name))
+    fail_user(value.where.text(), ": there is an output \"", name, "\" already");
   trace_->graph().output(name, value.value);
 }
 

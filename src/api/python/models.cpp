@@ -316,13 +316,8 @@ LoadedModelOptions options_of(const nb::dict& given) {
 void add_tokenizer(nb::module_& module) {
   nb::class_<Tokenizer>(module, "Tokenizer", "Texts to token ids and back. Safe from several threads.")
       .def(
-          "encode",
-          [](const Tokenizer& self, const std::string& text) {
-            std::vector<int32_t> ids;
-            self.encode(text, ids);
-            return ids;
-          },
-          "text"_a, "The tokens of a text alone, without begin and end.")
+          "encode", [](const Tokenizer& self, const std::string& text) { return self.encode(text); }, "text"_a,
+          "The tokens of a text alone, without begin and end.")
       .def(
           "decode",
           [](const Tokenizer& self, const std::vector<int32_t>& ids) {

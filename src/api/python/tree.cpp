@@ -29,21 +29,16 @@ nb::object python_name(const char* name) { return nb::module_::import_("linnet.m
 class PyDecoder : public Decoder {
  public:
   PyDecoder(nb::handle object, Tree& tree) : object_(object), tree_(tree) {}
-  Tensor states(Tensor tokens, Tensor positions) override {
-    const nb::gil_scoped_acquire gil;
-    const Recording recording(tree_, nullptr);
-    return tensor(object_.attr("states")(tokens, positions));
-  }
-  Tensor head() override {
-    const nb::gil_scoped_acquire gil;
-    const Recording recording(tree_, nullptr);
-    return tensor(object_.attr("head")());
-  }
+  Tensor states(Tensor tokens, Tensor positions) override { return tensor("states", tokens, positions); }
+  Tensor head() override { return tensor("head"); }
   int64_t vocab_size() const override { return number("vocab_size"); }
   int64_t max_length() const override { return number("max_length"); }
 
  private:
-  static Tensor tensor(const nb::object& result) {
+  template <class... Arguments> Tensor tensor(const char* method, const Arguments&... arguments) {
+    const nb::gil_scoped_acquire gil;
+    const Recording recording(tree_, nullptr);
+    const nb::object result = object_.attr(method)(arguments...);
     Operand operand{result};
     if (!nb::try_cast(result, operand)) fail_user("states() and head() of a Decoder return tensors");
     return operand.tensor();

@@ -150,7 +150,7 @@ bool is_metric(const std::string& key) {
 // Reads the last loss, the recent rate, the best of each metric, and the loss of the best evaluation by shown metric.
 void read_metrics(const std::string& path, Row& row) {
   constexpr double kKeep = 0.95;  // of the running average of rates
-  const std::string text = file_exists(path) ? read_file(path) : "";
+  const std::string text = text_if_there(path);
   double valid = 0;  // the loss that row.valid tells
   for (size_t start = 0, end; (end = text.find('\n', start)) != text.npos; start = end + 1) {
     const Json line = Json::parse_or_null(std::string_view(text).substr(start, end - start), JsonLimits::settings());

@@ -9,8 +9,8 @@
 
 namespace linnet {
 std::span<const int32_t> Batch::ids(const char* name) const {
-  const auto found = std::ranges::find(arrays, std::string_view(name), &BatchArray::name);
-  if (found == arrays.end()) fail_internal("a batch without ", name);
+  const auto* found = find_item(arrays, std::string_view(name), &BatchArray::name);
+  if (!found) fail_internal("a batch without ", name);
   return {reinterpret_cast<const int32_t*>(found->bytes.data()), found->bytes.size() / sizeof(int32_t)};
 }
 

@@ -26,7 +26,7 @@ class Chooser {
         fail_internal("buckets: a pair of ", source, " and ", target, " tokens, outside 1..", options.max_seq_len);
     std::map<std::pair<int64_t, int64_t>, int64_t> counts;
     const auto rounded = [&](int64_t length) {
-      return std::min(ceil_div(length, kLengthMultiple) * kLengthMultiple, options.max_seq_len);
+      return std::min(round_up(length, kLengthMultiple), options.max_seq_len);
     };
     for (const auto& [source, target] : lengths) ++counts[{rounded(source), rounded(target)}];
     int64_t tokens = 0;
@@ -225,7 +225,7 @@ BatchOrder::BatchOrder(const PairDataset& dataset, const Buckets& buckets)
   int64_t batches = 0;
   for (int64_t bucket = 0; bucket < buckets.size(); ++bucket) {
     rows_.push_back(buckets.shapes()[bucket].batch);
-    batches += (starts_[bucket + 1] + rows_[bucket] - 1) / rows_[bucket];
+    batches += ceil_div(starts_[bucket + 1], rows_[bucket]);
     starts_[bucket + 1] += starts_[bucket];
   }
   batches_.resize(batches);

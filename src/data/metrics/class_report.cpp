@@ -164,7 +164,7 @@ void count_entities(std::span<const std::string> predicted, std::span<const std:
   for (const Entity& entity : wanted) ++counts[entity.label].there;
   for (const Entity& entity : found) {
     DecisionCounts& of_label = counts[entity.label];
-    ++of_label.predicted, of_label.both += std::ranges::count(wanted, entity) > 0;
+    ++of_label.predicted, of_label.both += contains(wanted, entity);
   }
 }
 }  // namespace linnet

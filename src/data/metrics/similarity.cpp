@@ -54,7 +54,7 @@ void Retrieval::add_pair(const std::string& query, std::span<const float> embedd
     std::span<const float> document_embedding) {
   const size_t of = number_of(queries_, query, embedding), found = number_of(documents_, document, document_embedding);
   wanted_.resize(queries_.numbers.size());
-  if (std::ranges::count(wanted_[of], found) == 0) wanted_[of].push_back(found);
+  if (!contains(wanted_[of], found)) wanted_[of].push_back(found);
 }
 
 std::vector<std::pair<std::string, double>> Retrieval::metrics() const {

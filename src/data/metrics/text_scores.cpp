@@ -130,7 +130,7 @@ std::u32string without_articles(const std::u32string& text) {
     size_t end = at + 1;
     while (end < text.size() && is_word && is_python_word(text[end])) ++end;
     const std::u32string_view run(text.data() + at, end - at);
-    if (is_word && std::ranges::count(kArticles, run) > 0) kept += U' ';
+    if (is_word && contains(kArticles, run)) kept += U' ';
     else kept += run;
     at = end;
   }

@@ -170,7 +170,7 @@ Pipeline read_byt5(const JsonObject& config) {
 
 std::string read_tokenizer_config(const std::string& folder) {
   const std::string path = folder + "/tokenizer_config.json", chat = folder + "/chat_template.jinja";
-  std::string text = file_exists(path) ? read_file(path) : std::string();
+  std::string text = text_if_there(path);
   if (!file_exists(chat)) return text;
   Json config = parse_tokenizer_config(text, path);
   if (config.is_object()) config["chat_template"] = read_file(chat);

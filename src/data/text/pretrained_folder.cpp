@@ -8,8 +8,6 @@
 
 namespace linnet {
 namespace {
-std::string read_if_there(const std::string& path) { return file_exists(path) ? read_file(path) : std::string(); }
-
 // tokenizer_config.json and special_tokens_map.json of a folder.
 struct Settings {
   explicit Settings(const std::string& folder) : folder(folder) {}
@@ -19,7 +17,7 @@ struct Settings {
                             map_path = folder + "/special_tokens_map.json";
   const std::string config_text = read_tokenizer_config(folder);
   const Json json = parse_tokenizer_config(config_text, config_path),
-             map_json = parse_tokenizer_config(read_if_there(map_path), map_path);
+             map_json = parse_tokenizer_config(text_if_there(map_path), map_path);
   const JsonObject config{json, "'" + config_path + "':"}, map{map_json, "'" + map_path + "':"};
   std::string kind() const { return tokenizer_kind(config, folder); }
   // ByT5's tokens are bytes: its folder has settings and no vocabulary.
@@ -81,7 +79,7 @@ std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string&
   options.file_name = usual ? name : "tokenizer.model";
   if (marian) {
     options.vocabulary_path = folder + "/vocab.json";
-    options.vocabulary = read_if_there(options.vocabulary_path);
+    options.vocabulary = text_if_there(options.vocabulary_path);
     options.text_tokens = {"</s>", "<unk>", "<pad>"};
     options.language_marks = true;
   }

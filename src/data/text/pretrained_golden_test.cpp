@@ -5,6 +5,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "data/text/pretrained_tokenizer.h"
+#include "temporary_folder.h"
 
 namespace linnet {
 namespace {
@@ -19,12 +20,6 @@ const Json& golden() {
 }
 
 std::vector<std::string> lines() { return golden().at("lines").get<std::vector<std::string>>(); }
-
-Ids ids_of(const PretrainedTokenizer& tokenizer, std::string_view text) {
-  Ids ids;
-  tokenizer.encode(text, ids);
-  return ids;
-}
 
 class PretrainedGolden : public ::testing::TestWithParam<const char*> {
  protected:
@@ -42,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, PretrainedGolden,
 TEST_P(PretrainedGolden, GivesTheIdsOfTheOriginal) {
   const auto texts = lines();
   for (size_t i = 0; i < texts.size(); ++i)
-    ASSERT_EQ(ids_of(*tokenizer_, texts[i]), want_.at("ids")[i].get<Ids>()) << "line " << i << ": " << texts[i];
+    ASSERT_EQ(tokenizer_->encode(texts[i]), want_.at("ids")[i].get<Ids>()) << "line " << i << ": " << texts[i];
 }
 
 TEST_P(PretrainedGolden, DecodesAsTheOriginal) {
@@ -86,14 +81,12 @@ TEST_P(PretrainedGolden, PairsFollowTheTemplate) {
 }
 
 TEST_P(PretrainedGolden, WhatIsSavedLoadsTheSame) {
-  char name[] = "/tmp/linnet_tokenizer_XXXXXX";
-  const std::string folder = ::mkdtemp(name);
-  tokenizer_->save_pretrained(folder);
-  const auto again = load_pretrained_tokenizer(folder);
+  const testing::TemporaryFolder folder;
+  tokenizer_->save_pretrained(folder.path());
+  const auto again = load_pretrained_tokenizer(folder.path());
   EXPECT_EQ(again->kind(), tokenizer_->kind());
   EXPECT_EQ(again->roles().end, tokenizer_->roles().end);
-  for (const std::string& text : lines()) ASSERT_EQ(ids_of(*again, text), ids_of(*tokenizer_, text)) << text;
-  fs::remove_all(folder);
+  for (const std::string& text : lines()) ASSERT_EQ(again->encode(text), tokenizer_->encode(text)) << text;
 }
 
 // Every way to cut a text in two: what a stream makes of the second part follows what the first part reads as.
@@ -115,11 +108,6 @@ TEST_P(PretrainedGolden, AStreamGoesOnFromItsContext) {
 // make_prompts.py's folders.
 class PromptGolden : public ::testing::Test {
  protected:
-  PromptGolden() {
-    char name[] = "/tmp/linnet_prompts_XXXXXX";
-    folder_ = ::mkdtemp(name);
-  }
-  ~PromptGolden() override { fs::remove_all(folder_); }
   std::unique_ptr<PretrainedTokenizer> open(const Json& test) {
     for (const auto& file : fs::directory_iterator(folder_)) fs::remove_all(file);
     const std::string file = test.at("file").text();
@@ -142,7 +130,8 @@ class PromptGolden : public ::testing::Test {
     }
     return load_pretrained_tokenizer(folder_);
   }
-  std::string folder_;
+  const testing::TemporaryFolder made_;
+  const std::string folder_ = made_.path();
 };
 
 TEST_F(PromptGolden, PromptsBecomeWhatTransformersFeeds) {

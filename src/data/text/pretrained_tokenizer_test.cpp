@@ -3,39 +3,20 @@
 #include <unistd.h>
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
-#include <functional>
 #include <thread>
 #include "base/error.h"
 #include "base/files.h"
 #include "data/text/pipeline/tokenizer_json.h"
 #include "data/text/trained_tokenizers.h"
 #include "data/text/unicode/utf8.h"
+#include "error_of.h"
 #include "temporary_folder.h"
 
 namespace linnet {
 namespace {
-namespace fs = std::filesystem;
 using Ids = std::vector<TokenId>;
 
 const std::string kFolder = "tests/golden/tokenizers/";
-
-Ids ids_of(const PretrainedTokenizer& tokenizer, std::string_view text) {
-  Ids ids;
-  tokenizer.encode(text, ids);
-  return ids;
-}
-
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUser) << error.what();
-    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(Pretrained, ByteLevelBpeKeepsAnyBytes) {
   const auto tokenizer = load_pretrained_tokenizer(kFolder + "gpt2.json");
@@ -43,7 +24,7 @@ TEST(Pretrained, ByteLevelBpeKeepsAnyBytes) {
   for (int i = 0; i < 256; ++i) bytes += static_cast<char>(i);
   for (const std::string& text : {bytes, bytes + " text \xC3" + bytes, std::string(3000, 'x'), std::string(500, ' '),
            std::string("\xED\xA0\x80 \xF4\x90\x80\x80"), std::string()})
-    EXPECT_EQ(tokenizer->decode(ids_of(*tokenizer, text), false), text);
+    EXPECT_EQ(tokenizer->decode(tokenizer->encode(text), false), text);
 }
 
 TEST(Pretrained, OthersTakeAnyBytesToo) {
@@ -61,7 +42,7 @@ TEST(Pretrained, SpecialTokensAreFoundAndSkipped) {
   const auto tokenizer = load_pretrained_tokenizer(kFolder + "gpt2.json");
   const TokenId end = tokenizer->roles().end;
   EXPECT_EQ(tokenizer->piece(end), "<|endoftext|>");
-  const Ids ids = ids_of(*tokenizer, "the<|endoftext|>word");
+  const Ids ids = tokenizer->encode("the<|endoftext|>word");
   EXPECT_EQ(std::count(ids.begin(), ids.end(), end), 1);
   EXPECT_EQ(tokenizer->decode(ids), "theword");
   EXPECT_EQ(tokenizer->decode(ids, false), "the<|endoftext|>word");
@@ -92,7 +73,7 @@ TEST(Pretrained, AStreamIsTheTextPieceByPiece) {
     const auto tokenizer = load_pretrained_tokenizer(kFolder + name);
     std::string text = "the way 日本語 naïve 👩‍🚀";
     for (int i = 0; i < 7; ++i) text += " " + text.substr(0, 40);
-    const Ids ids = ids_of(*tokenizer, text);
+    const Ids ids = tokenizer->encode(text);
     TextStream stream(*tokenizer);
     std::string streamed;
     for (const TokenId id : ids) streamed += stream.push(id);
@@ -135,11 +116,11 @@ TEST(Pretrained, OnlyABeginThatCanGoOnIsHeldBack) {
 TEST(Pretrained, ThreadsShareOneTokenizer) {
   const auto tokenizer = load_pretrained_tokenizer(kFolder + "llama3.json");
   const std::string text = "Tokenizer don't 12345 世界 foo_bar <s> ...";
-  const Ids want = ids_of(*tokenizer, text);
+  const Ids want = tokenizer->encode(text);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([&] {
-      for (int i = 0; i < 200; ++i) EXPECT_EQ(ids_of(*tokenizer, text), want);
+      for (int i = 0; i < 200; ++i) EXPECT_EQ(tokenizer->encode(text), want);
     });
   for (std::thread& thread : threads) thread.join();
 }
@@ -171,7 +152,7 @@ TEST(Pretrained, MergesMayHaveWindowsLineEnds) {
   write_file_atomically(folder.path() + "/vocab.json", R"({"a":0,"b":1,"c":2,"ab":3,"abc":4})");
   write_file_atomically(folder.path() + "/merges.txt", "#version: 0.2\r\na b\r\nab c");
   const auto tokenizer = load_pretrained_tokenizer(folder.path());
-  EXPECT_EQ(ids_of(*tokenizer, "abcab"), (Ids{4, 3}));
+  EXPECT_EQ(tokenizer->encode("abcab"), (Ids{4, 3}));
   write_file_atomically(folder.path() + "/merges.txt", "#version: 0.2\na b c\n");
   EXPECT_NE(error_of([&] { load_pretrained_tokenizer(folder.path()); }).find("line 2"), std::string::npos);
 }
@@ -332,7 +313,7 @@ TEST(Pretrained, DamagedSentencePieceModelsAreRefused) {
     for (const std::string& damaged : {bytes, good.substr(0, i)}) {
       write_file_atomically(path, damaged);
       try {
-        ids_of(*load_pretrained_tokenizer(path), "any text …½ 世界");
+        load_pretrained_tokenizer(path)->encode("any text …½ 世界");
       } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::kUser) << error.what();
       }
@@ -357,8 +338,8 @@ TEST(Pretrained, AUsersPieceCountsInSentencePiecesSumsAsThere) {
       piece("<unk>", 0, 2) + piece("the", 0, 4) + piece("\xE2\x96\x81", -2.94F, 1) + piece("-", -5.37F, 1) +
           piece("--", -6.71F, 1) + piece("a", -4.1F, 1) + field(2, unigram) + field(3, no_dummy_prefix));
   const auto tokenizer = load_pretrained_tokenizer(folder.path() + "/tokenizer.model");
-  EXPECT_EQ(ids_of(*tokenizer, "the -----"), (Ids{1, 2, 3, 4, 4}));
-  EXPECT_EQ(ids_of(*tokenizer, "a the"), (Ids{5, 2, 1}));
+  EXPECT_EQ(tokenizer->encode("the -----"), (Ids{1, 2, 3, 4, 4}));
+  EXPECT_EQ(tokenizer->encode("a the"), (Ids{5, 2, 1}));
 }
 
 TEST(Pretrained, RunFoldersKeepThem) {
@@ -368,7 +349,7 @@ TEST(Pretrained, RunFoldersKeepThem) {
   const auto again = load_tokenizer(folder.path(), "source");
   Ids ids;
   again->encode("the way", ids);
-  EXPECT_EQ(ids, ids_of(*tokenizer, "the way"));
+  EXPECT_EQ(ids, tokenizer->encode("the way"));
 }
 
 TEST(Pretrained, Base64) {
@@ -389,7 +370,7 @@ TEST(BpeTrainer, LearnsTheMostFrequentPairsFirst) {
   EXPECT_EQ(tokenizer->piece(256), "ab");  // 6 times
   EXPECT_EQ(tokenizer->roles().end, 259);
   const std::string text = "abab abc \xFF 世界\r\n";
-  EXPECT_EQ(tokenizer->decode(ids_of(*tokenizer, text)), text);
+  EXPECT_EQ(tokenizer->decode(tokenizer->encode(text)), text);
 }
 
 TEST(BpeTrainer, TheSameTextGivesTheSameTokenizer) {

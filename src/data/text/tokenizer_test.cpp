@@ -1,51 +1,30 @@
 #include "data/text/tokenizer.h"
 #include <gtest/gtest.h>
-#include <unistd.h>
 #include <filesystem>
-#include <functional>
 #include "base/error.h"
 #include "base/files.h"
 #include "data/text/trained_tokenizers.h"
 #include "data/text/unicode/utf8.h"
+#include "error_of.h"
+#include "temporary_folder.h"
 
 namespace linnet {
 namespace {
 namespace fs = std::filesystem;
 using Ids = std::vector<TokenId>;
 
-Ids encode(const Tokenizer& tokenizer, std::string_view line) {
-  Ids ids;
-  tokenizer.encode(line, ids);
-  return ids;
-}
-
-std::string error_of(const std::function<void()>& action, ErrorKind kind = ErrorKind::kUser) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind);
-    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
-    return error.what();
-  }
-  return "no error";
-}
-
 class TokenizerTest : public ::testing::Test {
  protected:
-  TokenizerTest() {
-    char name[] = "/tmp/linnet_tokenizer_XXXXXX";
-    folder_ = ::mkdtemp(name);
-  }
-  ~TokenizerTest() override { fs::remove_all(folder_); }
-  std::string folder_;
+  const testing::TemporaryFolder made_;
+  const std::string folder_ = made_.path();
 };
 
 TEST_F(TokenizerTest, CharactersByFrequencyThenBytes) {
   const auto tokenizer = train_tokenizer({.kind = "char"}, {"bbb aa", "ccü"});
   EXPECT_EQ(tokenizer->kind(), "char");
   EXPECT_EQ(tokenizer->vocab_size(), 4 + 5);
-  EXPECT_EQ(encode(*tokenizer, "bac ü"), (Ids{4, 5, 6, 7, 8}));
-  EXPECT_EQ(encode(*tokenizer, "bx"), (Ids{4, 1}));
+  EXPECT_EQ(tokenizer->encode("bac ü"), (Ids{4, 5, 6, 7, 8}));
+  EXPECT_EQ(tokenizer->encode("bx"), (Ids{4, 1}));
   EXPECT_EQ(tokenizer->decode(Ids{2, 4, 8, 1, 3, 0, 0}), "bü\uFFFD");
   EXPECT_EQ(tokenizer->piece(0), "<pad>");
   EXPECT_EQ(tokenizer->piece(8), "ü");
@@ -56,7 +35,7 @@ TEST_F(TokenizerTest, CharactersRoundTripAnyCoveredText) {
       "Ein Hund – „wau“!", "日本語 👩‍🚀\t\\s", "  two  spaces  ", "e\u0301 é"};
   const auto tokenizer = train_tokenizer({.kind = "char"}, lines);
   for (const std::string& line : lines) {
-    const Ids ids = encode(*tokenizer, line);
+    const Ids ids = tokenizer->encode(line);
     EXPECT_EQ(ids.size(), count_code_points(line));
     EXPECT_EQ(tokenizer->decode(ids), line);
   }
@@ -66,7 +45,7 @@ TEST_F(TokenizerTest, WordsKeepTheMostFrequent) {
   const auto tokenizer = train_tokenizer({.kind = "word", .vocab_size = 7}, {"the cat the dog", "the  cat\tzebra"});
   EXPECT_EQ(tokenizer->kind(), "word");
   EXPECT_EQ(tokenizer->vocab_size(), 7);
-  EXPECT_EQ(encode(*tokenizer, " the cat  dog zebra "), (Ids{4, 5, 6, 1}));
+  EXPECT_EQ(tokenizer->encode(" the cat  dog zebra "), (Ids{4, 5, 6, 1}));
   EXPECT_EQ(tokenizer->decode(Ids{2, 4, 6, 1, 3}), "the dog <unk>");
 }
 
@@ -87,14 +66,14 @@ TEST_F(TokenizerTest, SavedTokenizersComeBackTheSame) {
     EXPECT_EQ(again->kind(), kind);
     ASSERT_EQ(again->vocab_size(), tokenizer->vocab_size());
     for (TokenId id = 0; id < tokenizer->vocab_size(); ++id) EXPECT_EQ(again->piece(id), tokenizer->piece(id));
-    for (const std::string& line : lines) EXPECT_EQ(encode(*again, line), encode(*tokenizer, line));
+    for (const std::string& line : lines) EXPECT_EQ(again->encode(line), tokenizer->encode(line));
     EXPECT_FALSE(fs::exists(folder_ + "/" + kind + "." + kind + ".tmp"));
   }
 }
 
 TEST_F(TokenizerTest, WordsThatLookLikeSpecialTokensStayWords) {
   const auto tokenizer = train_tokenizer({.kind = "word"}, {"<pad> </s>"});
-  const Ids ids = encode(*tokenizer, "<pad> </s>");
+  const Ids ids = tokenizer->encode("<pad> </s>");
   EXPECT_GE(ids[0], kSpecialTokenCount);
   EXPECT_EQ(tokenizer->decode(ids), "<pad> </s>");
 }

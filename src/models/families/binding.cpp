@@ -218,8 +218,7 @@ std::string TensorMatch::table_name(const std::string& name) const {
     if (result.ends_with(old_ending)) result = result.substr(0, result.size() - old_ending.size()) + ending;
   if (with_prefix) return result;
   const std::string prefixed = model_.names.prefix + result;
-  const auto& rows = model_.names.rows;
-  return std::ranges::any_of(rows, [&](const NameRow& row) { return row.tensor == prefixed; }) ? prefixed : result;
+  return contains(model_.names.rows, prefixed, &NameRow::tensor) ? prefixed : result;
 }
 
 void TensorMatch::match(const std::vector<BoundRow>& bound, bool new_head) {

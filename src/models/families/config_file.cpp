@@ -1,5 +1,4 @@
 #include "models/families/config_file.h"
-#include <cmath>
 #include "base/text.h"
 
 namespace linnet {
@@ -59,10 +58,7 @@ ConfigFile ConfigFile::part(const Json& object) const {
 
 int64_t ConfigFile::integer(const std::string& key) const {
   const Json& value = at(key);
-  if (value.is_integer()) return value.get<int64_t>();
-  const double number = value.is_float() ? value.get<double>() : 0.5;
-  if (std::abs(number) < 0x1p53 && std::floor(number) == number)
-    return static_cast<int64_t>(number);  // 1e20 or 512.0, as some programs write integers
+  if (const auto number = value.whole_number()) return *number;
   fail(quoted(key), " is ", shown(value), ", expected an integer");
 }
 
@@ -165,7 +161,7 @@ void ConfigFile::require_flag(const std::string& key, bool supported) const {
 
 std::string ConfigFile::choice(const std::string& key, std::initializer_list<const char*> supported) const {
   const std::string value = text(key, *supported.begin());
-  if (std::ranges::find(supported, value) != supported.end()) return value;
+  if (contains(supported, value)) return value;
   fail(quoted(key), " is ", shown(value), ", Linnet supports ", joined(supported, ", ", quoted));
 }
 

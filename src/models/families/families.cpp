@@ -209,8 +209,7 @@ void NameTable::add_layer(const std::string& ours, const std::vector<std::string
     const int64_t first = count == 3 && sizes.query_width > 0 ? sizes.query_width : all / count;
     for (int64_t i = 0, row = 0; i < count; ++i) {
       const std::string tensor = theirs[i] + ending;
-      const auto is_same = [&](const NameRow& other) { return other.tensor == tensor; };
-      if (pattern.role == TensorRole::kCopy && std::ranges::any_of(rows, is_same)) continue;
+      if (pattern.role == TensorRole::kCopy && contains(rows, tensor, &NameRow::tensor)) continue;
       const bool has_form = !is_bias || pattern.form == TensorForm::kByHeads;
       const int64_t part = count == 1 ? 0 : i == 0 ? first : (all - first) / (count - 1);
       rows.push_back({.tensor = tensor,

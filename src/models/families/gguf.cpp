@@ -1,5 +1,4 @@
 #include "models/families/gguf.h"
-#include <iterator>
 #include "base/functions.h"
 #include "models/families/binding.h"
 #include "models/families/family.h"
@@ -355,9 +354,7 @@ const GgufArchitecture* gguf_architecture_of(std::string_view model_type) {
 Names gguf_keys(const GgufArchitecture& architecture) {
   Names all = architecture.keys;
   for (const auto& key : kKeys)
-    if (std::ranges::none_of(
-            architecture.keys, [&](const auto& own) { return std::string_view(own.first) == key.first; }))
-      all.push_back(key);
+    if (!contains(architecture.keys, std::string_view(key.first), &Names::value_type::first)) all.push_back(key);
   std::erase_if(all, [](const auto& key) { return *key.second == '\0'; });
   return all;
 }

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "data/text/pretrained_tokenizer.h"
+#include "error_of.h"
 #include "formats/safetensors.h"
 #include "golden_testing.h"
 #include "models/families/decoder_family.h"
@@ -26,17 +27,6 @@ struct Loaded {
   ParameterLayout layout;
   std::vector<float> parameters;
 };
-
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUser) << error.what();
-    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
-    return error.what();
-  }
-  return "no error";
-}
 
 // The largest difference; what norms lose when 1 is added to them is not more than 1e-7.
 double difference(const std::vector<float>& a, const std::vector<float>& b) {

@@ -186,7 +186,7 @@ class TokenizerReader {
     }
     ProtoWriter trainer, normalizer;
     trainer.integer(3, 2);  // BPE
-    trainer.integer(35, std::ranges::find(types_, kByte) != types_.end());
+    trainer.integer(35, contains(types_, kByte));
     const auto role = [&](int number, const char* name) {
       if (const auto token = id(name)) trainer.text(number, tokens_[*token]);
     };
@@ -203,7 +203,7 @@ class TokenizerReader {
   Json generation() const {
     Json json = Json::object(), ends = Json::array();
     const auto add = [&](size_t id) {
-      if (std::find(ends.begin(), ends.end(), Json(id)) == ends.end()) ends.push_back(id);
+      if (!contains(ends, Json(id))) ends.push_back(id);
     };
     if (const auto begin = id("bos_token_id")) json["bos_token_id"] = *begin;
     if (const auto pad = id("padding_token_id")) json["pad_token_id"] = *pad;

@@ -51,7 +51,7 @@ std::string names_of(const std::vector<Target>& targets) {
   std::vector<std::string> names;
   for (const Target& target : targets) {
     const std::string name = part_name(target.module);
-    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+    if (!contains(names, name)) names.push_back(name);
   }
   return joined(names);
 }
@@ -120,8 +120,8 @@ std::string peft_name(const PretrainedModel& model, const std::string& tensor) {
 
 // PEFT's word for the head of a classifier of texts; null: it is none.
 const char* classifier_word(const PretrainedModel& model) {
-  const auto row = std::ranges::find(kTaskTypes, model.head, &std::pair<ModelHead, const char*>::first);
-  return model.family->kind == FamilyKind::kEncoder && row != kTaskTypes.end() ? row->second : nullptr;
+  const auto* row = find_item(kTaskTypes, model.head, &std::pair<ModelHead, const char*>::first);
+  return model.family->kind == FamilyKind::kEncoder && row ? row->second : nullptr;
 }
 
 // Adapters, and heads trained beside them: those of a classifier, which begin with random values.
@@ -159,7 +159,7 @@ ConfigFile adapter_config(const PretrainedModel& model, const std::string& base)
   config.set("lora_dropout", 0.0);
   config.set("use_rslora", lora.rank_stabilized);
   config.set("bias", "none");
-  config.set("fan_in_fan_out", std::ranges::count(model.names.rows, TensorForm::kTransposed, &NameRow::form) > 0);
+  config.set("fan_in_fan_out", contains(model.names.rows, TensorForm::kTransposed, &NameRow::form));
   if (lora.targets == std::vector<std::string>{kAllLinear}) config.set("target_modules", kAllLinear);
   else config.set("target_modules", lora.targets);
   if (heads.empty()) config.set_null("modules_to_save");
@@ -302,7 +302,7 @@ std::vector<AdapterFolder> parse_adapters(const std::vector<std::string>& words)
     if (named && (adapter.name.empty() || !std::ranges::all_of(adapter.name, fits)))
       fail_user("--adapter ", word, ": a name consists of letters, digits, '_' and '-'");
     if (adapter.folder.empty()) fail_user("--adapter ", word, " names no folder");
-    if (std::ranges::any_of(adapters, [&](const AdapterFolder& other) { return other.name == adapter.name; }))
+    if (contains(adapters, adapter.name, &AdapterFolder::name))
       fail_user(named ? "--adapter: there are two with the name " + adapter.name
                       : "--adapter: of several folders at most one has no name; write NAME=FOLDER");
     adapters.push_back(std::move(adapter));

@@ -13,6 +13,7 @@
 #include "models/modules/causal_model.h"
 #include "models/modules/losses.h"
 #include "models/nn/trace.h"
+#include "temporary_folder.h"
 
 namespace linnet {
 namespace {
@@ -31,14 +32,10 @@ struct Adapted {
   std::vector<float> parameters;
 };
 
-class Lora : public testing::TestWithParam<const char*> {
+class Lora : public ::testing::TestWithParam<const char*> {
  protected:
-  Lora() {
-    std::string name = (fs::temp_directory_path() / "linnet_lora_XXXXXX").string();
-    folder = mkdtemp(name.data());
-  }
-  ~Lora() override { fs::remove_all(folder); }
-  fs::path folder;
+  const testing::TemporaryFolder made;
+  const fs::path folder = made.path();
 };
 
 TEST_P(Lora, IsMergedAsPeftMergesIt) {
@@ -87,7 +84,7 @@ TEST_P(Lora, IsSavedAsPeftSavedIt) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Folders, Lora,
-    testing::Values("gpt2", "bert_classifier", "llama", "t5", "deberta_classifier", "gpt_neox"),
+    ::testing::Values("gpt2", "bert_classifier", "llama", "t5", "deberta_classifier", "gpt_neox"),
     [](const auto& info) { return std::string(info.param); });
 
 // The logits of two rows of seven tokens by a decoder or a classifier whose parameters are these.
@@ -120,7 +117,7 @@ std::vector<float> logits(PretrainedModel& model, const ParameterLayout& layout,
   return {values.begin(), values.end()};
 }
 
-class LoraLogits : public testing::TestWithParam<const char*> {};
+class LoraLogits : public ::testing::TestWithParam<const char*> {};
 
 // Without merging: the base's weights stay as they are, and the adapters compute beside them.
 TEST_P(LoraLogits, AreThoseOfPeft) {
@@ -140,7 +137,7 @@ TEST_P(LoraLogits, AreThoseOfPeft) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Folders, LoraLogits,
-    testing::Values("gpt2", "bert_classifier", "llama", "deberta_classifier", "gpt_neox"),
+    ::testing::Values("gpt2", "bert_classifier", "llama", "deberta_classifier", "gpt_neox"),
     [](const auto& info) { return std::string(info.param); });
 
 TEST(LoraModel, ComputesWhatItsMergedWeightsCompute) {
@@ -198,12 +195,11 @@ TEST(LoraModel, WhatItCannotDoIsOneLine) {
   EXPECT_NE(problem(open({.targets = {"query"}})).find("no linear layer \"query\"; it has q_proj, k_proj"),
       std::string::npos);
   EXPECT_NE(problem(open({.rank = 4000, .targets = {"q_proj"}})).find("lora.rank = 4000 is above"), std::string::npos);
-  const fs::path folder = fs::temp_directory_path() / ("linnet_lora_bad" + std::to_string(getpid()));
+  const testing::TemporaryFolder folder;
   const auto adapter = [&](const std::string& key, const std::string& value) {
-    fs::create_directories(folder);
-    write_file_atomically((folder / "adapter_config.json").string(),
+    write_file_atomically(folder / "adapter_config.json",
         R"({"peft_type": "LORA", "r": 4, "target_modules": ["q_proj"], ")" + key + "\": " + value + "}");
-    return problem([&] { read_adapter_options(folder.string()); });
+    return problem([&] { read_adapter_options(folder.path()); });
   };
   EXPECT_NE(adapter("use_dora", "true").find("\"use_dora\" is true"), std::string::npos);
   EXPECT_NE(adapter("bias", "\"all\"").find("\"bias\""), std::string::npos);
@@ -220,7 +216,6 @@ TEST(LoraModel, WhatItCannotDoIsOneLine) {
     open_with_adapters("tests/golden/pretrained/gpt2", {{"", "tests/golden/lora/t5"}}, {});
   }),
       "");
-  fs::remove_all(folder);
 }
 
 TEST(LoraModel, FoldersOfAdaptersMayHaveNames) {

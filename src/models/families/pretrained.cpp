@@ -216,7 +216,7 @@ void prepare_companions(PendingFiles& files, const std::string& from, const std:
       prepare(files, fs::path(to) / entry.path().filename(), read_file(entry.path().string()));
     if (!entry.is_directory() || !fs::exists(entry.path() / "config.json")) continue;
     const fs::path folder = fs::path(to) / entry.path().filename();
-    const bool has_own = std::ranges::find(written, entry.path().filename().string()) != written.end();
+    const bool has_own = contains(written, entry.path().filename().string());
     for (const char* name : {"config.json", kWeightsFile, kPickledFile})  // weights of linear layers behind the pooling
       if (fs::exists(entry.path() / name) && (!has_own || name == std::string_view("config.json")))
         prepare(files, folder / name, read_file((entry.path() / name).string()));

@@ -7,6 +7,7 @@
 #include "golden_testing.h"
 #include "models/families/binding.h"
 #include "models/nn/forward.h"
+#include "temporary_folder.h"
 #include "training/trainer/learner.h"
 
 namespace linnet {
@@ -222,8 +223,8 @@ void PretrainedGolden::check_training_in_fp16(const LossFunction& loss) const {
 }
 
 void PretrainedGolden::check_saving() const {
-  std::string folder = (fs::temp_directory_path() / "linnet_saved_XXXXXX").string();
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const testing::TemporaryFolder made;
+  const std::string& folder = made.path();
   save_pretrained(model, layout, parameters.data(), folder);
   const WeightFiles before(model.folder), after(folder);
   EXPECT_EQ(before.weights().size(), after.weights().size());
@@ -236,6 +237,5 @@ void PretrainedGolden::check_saving() const {
   }
   EXPECT_EQ(companions(folder), companions(model.folder));
   EXPECT_EQ(ConfigFile(folder + "/config.json").dump(), ConfigFile(model.folder + "/config.json").dump());
-  fs::remove_all(folder);
 }
 }  // namespace linnet

@@ -10,19 +10,14 @@
 #include "formats/weight_files.h"
 #include "models/families/decoder_family.h"
 #include "models/modules/text_decoder.h"
+#include "temporary_folder.h"
 
 namespace linnet {
 namespace {
 namespace fs = std::filesystem;
 
-class PretrainedFolder : public testing::Test {
+class PretrainedFolder : public ::testing::Test {
  protected:
-  PretrainedFolder() {
-    std::string name = (fs::temp_directory_path() / "linnet_folder_XXXXXX").string();
-    folder = mkdtemp(name.data());
-  }
-  ~PretrainedFolder() override { fs::remove_all(folder); }
-
   void take(const std::string& golden) {
     fs::remove_all(folder);
     fs::copy("tests/golden/pretrained/" + golden, folder);
@@ -54,7 +49,8 @@ class PretrainedFolder : public testing::Test {
     EXPECT_NE(text.find(part), text.npos) << (text.empty() ? "no error" : text) << "\nexpected: " << part;
   }
 
-  fs::path folder;
+  const testing::TemporaryFolder made;
+  const fs::path folder = made.path();
 };
 
 TEST_F(PretrainedFolder, WhatIsMissingIsNamed) {

@@ -1,11 +1,10 @@
 #include "models/families/vit.h"
 #include <gtest/gtest.h>
-#include <cstdlib>
-#include <filesystem>
 #include "base/error.h"
 #include "base/files.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "golden_testing.h"
+#include "temporary_folder.h"
 
 namespace linnet {
 namespace {
@@ -56,9 +55,8 @@ TEST(VitConfigFile, GoesBothWays) {
 }
 
 TEST(VitConfigFile, NormalizationComesFromThePreprocessor) {
-  char folder[] = "/tmp/linnet_vit_XXXXXX";
-  ASSERT_NE(mkdtemp(folder), nullptr);
-  const std::string at = folder;
+  const testing::TemporaryFolder folder;
+  const std::string at = folder.path();
   VitConfig config = vit_config(ConfigFile("tests/golden/pretrained/vit/config.json"));
   config.mean = {0.1, 0.2, 0.3}, config.deviation = {0.4, 0.5, 0.6};
   vit_config_file(config, {"a", "b"}).save(at + "/config.json");
@@ -81,7 +79,6 @@ TEST(VitConfigFile, NormalizationComesFromThePreprocessor) {
   EXPECT_EQ(bytes.deviation, (std::vector{0.2, 0.2, 0.2}));
   write_file_atomically(at + "/preprocessor_config.json", R"({"rescale_factor": 0.0078431372549019607})");
   EXPECT_EQ(vit_config(ConfigFile(at + "/config.json")).mean, (std::vector{0.25, 0.25, 0.25}));
-  std::filesystem::remove_all(at);
 }
 }  // namespace
 }  // namespace linnet

@@ -26,8 +26,6 @@ Tensor route(Tensor x, Tensor router) {
   const Tensor first = fill(*x.graph, {DType::kI32, {x.dim(0)}}, 0);
   return grouped_matmul(x, router, first, {.groups = 1, .exact = true});
 }
-
-Tensor joined(const std::vector<Tensor>& parts) { return parts.size() == 1 ? parts[0] : concat(parts, 0); }
 }  // namespace
 
 // Adds no name: PyTorch names the two projections directly under the layer.
@@ -152,11 +150,11 @@ Tensor Experts::operator()(Tensor x) {
     const double mean = 1 / static_cast<double>(tokens);
     load = {sum_to(counts, {1, count}) * mean, sum_to(probabilities, {1, count}) * mean};
   }
-  const Tensor choice = joined(choices);
+  const Tensor choice = joined(choices, 0);
   const std::vector<Tensor> halves = split_evenly(grouped_matmul(flat, linear1, choice, {.groups = count}), -1, 2);
   const Tensor hidden = activate(halves[0], activation) * halves[1];
   const Tensor results = grouped_matmul(hidden, linear2, choice, {.groups = count});
-  Tensor weight = joined(weights);
+  Tensor weight = joined(weights, 0);
   if (normalized) weight = weight / total;
   return reshape(sum_to(reshape(results, {chosen, tokens, width}) * weight, {1, tokens, width}), x.shape());
 }

@@ -90,7 +90,7 @@ Tensor evaluate_masked(MaskedLanguageModel& model, Trace& trace, Tensor states, 
     sum = sum.defined() ? sum + part : part;
     predictions.push_back(argmax_last(logits));
   }
-  trace.graph().output("predictions", predictions.size() > 1 ? concat(predictions, 0) : predictions[0]);
+  trace.graph().output("predictions", joined(predictions, 0));
   return sum;
 }
 

@@ -113,22 +113,16 @@ void LowRank::add(Module& layer, const std::string& part, int64_t first_row, int
   adapters.emplace_back(layer, part, first_row, rows, in, rank);
 }
 
-namespace {
-Tensor joined(At where, std::span<const Tensor> parts, int axis) {
-  return parts.size() == 1 ? parts[0] : concat(parts, axis, where.where);
-}
-}  // namespace
-
 Tensor LowRank::operator()(At x, int64_t out) const {
   std::vector<Tensor> downs, ups;
   for (const Set& set : sets_) {
     for (const Adapter& adapter : set.adapters) downs.push_back(adapter.a);
     ups.push_back(up(x, out, set));
   }
-  const Tensor narrow = matmul(x, joined(x, downs, 0), false, true);
+  const Tensor narrow = matmul(x, joined(downs, 0, x.where), false, true);
   const bool chosen = sets_.front().index != kAlways;
   const Tensor scaled = chosen ? At(narrow, x.where) * chosen_scales(x) : At(narrow, x.where) * sets_.front().scale;
-  return matmul(At(scaled, x.where), joined(x, ups, 1), false, true);
+  return matmul(At(scaled, x.where), joined(ups, 1, x.where), false, true);
 }
 
 Tensor LowRank::chosen_scales(At x) const {
@@ -142,7 +136,7 @@ Tensor LowRank::chosen_scales(At x) const {
     const Tensor column = slice(At(choice, x.where), 1, set.index, 1);  // [rows, 1]
     parts.push_back(At(column, x.where) * fill(graph, {choice.type().dtype, {rows, set.rank()}}, set.scale));
   }
-  const Tensor scales = joined(x, parts, 1);
+  const Tensor scales = joined(parts, 1, x.where);
   if (x.value.type().shape.rank() == 2) return scales;
   return reshape(At(scales, x.where), {rows, 1, scales.dim(1)});
 }
@@ -162,10 +156,10 @@ Tensor LowRank::up(At x, int64_t out, const Set& set) {
     if (column > 0) parts.push_back(zeros(adapter.rows, column));
     parts.push_back(adapter.b);
     if (right > 0) parts.push_back(zeros(adapter.rows, right));
-    rows.push_back(joined(x, parts, 1));
+    rows.push_back(joined(parts, 1, x.where));
     row = adapter.first_row + adapter.rows, column += width;
   }
   if (row < out) rows.push_back(zeros(out - row, columns));
-  return joined(x, rows, 0);
+  return joined(rows, 0, x.where);
 }
 }  // namespace linnet

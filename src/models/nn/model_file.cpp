@@ -97,11 +97,9 @@ void save_model(
 }
 
 std::vector<const QuantizedSlot*> frozen_packed(const ParameterLayout& layout) {
-  std::set<size_t> trained;
-  for (const PackedRange& range : layout.packed_ranges()) trained.insert(range.quantized);
   std::vector<const QuantizedSlot*> frozen;
   for (size_t i = 0; i < layout.quantized().size(); ++i)
-    if (!trained.contains(i)) frozen.push_back(&layout.quantized()[i]);
+    if (!contains(layout.packed_ranges(), i, &PackedRange::quantized)) frozen.push_back(&layout.quantized()[i]);
   return frozen;
 }
 

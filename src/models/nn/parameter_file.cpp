@@ -250,7 +250,7 @@ std::vector<WeightSource> parameter_sources(
   std::vector<WeightSource> sources;
   size_t bytes = 0;
   const auto add = [&](WeightSource source) {
-    bytes += static_cast<size_t>(source.shape.elements()) * file_dtype_size(source.dtype);
+    bytes += source.bytes();
     sources.push_back(std::move(source));
   };
   const auto add_padding = [&](const std::string& name) {
@@ -259,13 +259,8 @@ std::vector<WeightSource> parameter_sources(
           [](int64_t, int64_t n, std::byte* out) { std::fill_n(out, n, std::byte{}); }});
   };
   for (const QuantizedSlot& slot : layout.quantized())
-    for (const Piece& piece : pieces_of(slot.slot.spec.name, slot.shape)) {
-      const std::byte* data = store.data(slot.input()) + piece.offset;
-      const size_t size = file_dtype_size(piece.dtype);
-      add({piece.name, piece.dtype, piece.shape, [data, size](int64_t first, int64_t count, std::byte* out) {
-             std::memcpy(out, data + static_cast<size_t>(first) * size, static_cast<size_t>(count) * size);
-           }});
-    }
+    for (const Piece& piece : pieces_of(slot.slot.spec.name, slot.shape))
+      add(stored_weight(piece.name, piece.dtype, piece.shape, store.data(slot.input()) + piece.offset));
   add_padding("linnet.padding");
   for (const ParameterSlot& slot : layout.parameters()) {
     if (layout.is_quantized(slot)) continue;

@@ -2,18 +2,16 @@
 #include "models/nn/parameter_file.h"
 #include <gtest/gtest.h>
 #include <malloc.h>
-#include <unistd.h>
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 #include "base/error.h"
 #include "models/nn/forward.h"
 #include "models/nn/layers.h"
 #include "models/nn/model_store.h"
+#include "temporary_folder.h"
 
 namespace linnet {
 namespace {
-namespace fs = std::filesystem;
 
 // 37 columns: blocks that are not full, and bytes that are padded.
 struct Net : Module {
@@ -37,15 +35,8 @@ std::vector<Format> formats() {
 
 class ParameterFiles : public ::testing::Test {
  protected:
-  ParameterFiles() : folder_(fs::temp_directory_path() / ("linnet_parameters_" + std::to_string(::getpid()))) {
-    fs::create_directories(folder_);
-    path_ = (folder_ / "net.linnet").string();
-    use_packed_models();
-  }
-  ~ParameterFiles() override {
-    set_packed_reader(kPackedEnding, nullptr);
-    fs::remove_all(folder_);
-  }
+  ParameterFiles() { use_packed_models(); }
+  ~ParameterFiles() override { set_packed_reader(kPackedEnding, nullptr); }
 
   static void fill(const ParameterLayout& layout, const ParameterTarget& target) {
     for (const ParameterSlot& slot : layout.parameters()) {  // by name: the order differs
@@ -102,8 +93,8 @@ class ParameterFiles : public ::testing::Test {
   }
 
   Net net_;
-  const fs::path folder_;
-  std::string path_;
+  const testing::TemporaryFolder folder_;
+  const std::string path_ = folder_ / "net.linnet";
 };
 
 TEST_F(ParameterFiles, AModelReadsTheBitsThatItIsQuantizedTo) {

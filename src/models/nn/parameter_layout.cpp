@@ -1,5 +1,4 @@
 #include "models/nn/parameter_layout.h"
-#include <numeric>
 #include <tuple>
 #include "base/fail.h"
 #include "base/functions.h"
@@ -46,7 +45,7 @@ std::string name_kinds(const std::vector<ParameterSpec>& specs) {
     for (const char c : spec.name)
       if (c < '0' || c > '9') kind += c;
       else if (!kind.ends_with('*')) kind += '*';
-    if (spec.trainable && std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
+    if (spec.trainable && !contains(kinds, kind)) kinds.push_back(kind);
   }
   return joined(std::span(kinds).first(std::min(kinds.size(), kMost))) + (kinds.size() > kMost ? ", ..." : "");
 }
@@ -195,8 +194,7 @@ const Sharding* ParameterLayout::sharding_of(const ParameterSlot& slot) const {
 
 Shape ParameterLayout::whole_shape(const ParameterSlot& slot) const {
   Shape shape = slot.spec.shape;
-  if (const Sharding* sharding = sharding_of(slot))
-    shape.set(sharding->axis, std::accumulate(sharding->parts.begin(), sharding->parts.end(), int64_t{0}));
+  if (const Sharding* sharding = sharding_of(slot)) shape.set(sharding->axis, sum_of<int64_t>(sharding->parts));
   return shape;
 }
 

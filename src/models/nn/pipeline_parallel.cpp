@@ -77,8 +77,7 @@ std::string layers_of(const ModelStages& stages, const StageRank& stage) {
   std::vector<std::string> blocks;
   for (const ParameterSlot& slot : stages.all->parameters()) {
     const std::string block(block_path(slot.spec.name));
-    if (!block.empty() && parameters.contains(slot.spec.name) && std::ranges::find(blocks, block) == blocks.end())
-      blocks.push_back(block);
+    if (!block.empty() && parameters.contains(slot.spec.name) && !contains(blocks, block)) blocks.push_back(block);
   }
   if (blocks.empty()) return stage.is_first() ? "embeddings" : stage.is_last() ? "output layer" : "";
   return blocks.front() + (blocks.size() > 1 ? " to " + blocks.back() : "");
@@ -189,7 +188,6 @@ bool is_in_chunk(const ParameterLayout& layout, const TrainedRange& range, int c
   const ModelStages* stages = stages_of(layout);
   if (!stages) return true;
   const auto first = std::ranges::find(layout.parameters(), range.offset, &ParameterSlot::offset);
-  const std::vector<int> chunks = stages->chunks_with(first->spec.name);
-  return std::ranges::find(chunks, chunk) != chunks.end();
+  return contains(stages->chunks_with(first->spec.name), chunk);
 }
 }  // namespace linnet

@@ -65,8 +65,8 @@ Tensor Trace::parameter(const ParameterSpec& spec) {
 }
 
 bool Trace::is_frozen(const ParameterSpec& spec) const {
-  return options_.layout && std::ranges::any_of(options_.layout->frozen(),
-                                [&](const ParameterSlot& slot) { return slot.spec.name == spec.name; });
+  const auto name_of = [](const ParameterSlot& slot) -> const std::string& { return slot.spec.name; };
+  return options_.layout && contains(options_.layout->frozen(), spec.name, name_of);
 }
 
 void Trace::update_buffer(const ParameterSpec& spec, Tensor next) {

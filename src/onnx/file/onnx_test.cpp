@@ -1,5 +1,4 @@
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -8,18 +7,11 @@
 #include "base/protobuf.h"
 #include "onnx/file/model.h"
 #include "onnx/lowering/lowering.h"
+#include "temporary_folder.h"
 
 namespace linnet {
 namespace {
-struct Folder {
-  Folder() {
-    char name[] = "/tmp/linnet-onnx-XXXXXX";
-    path = mkdtemp(name);
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  std::string operator/(const std::string& name) const { return path + "/" + name; }
-  std::string path;
-};
+using Folder = testing::TemporaryFolder;
 
 // y = x * w + w, with w [2, 3] an initializer.
 OnnxModel small_model() {

@@ -118,7 +118,7 @@ void name_outputs(OnnxGraph& graph) {
   std::map<std::string, std::string> renamed;
   for (const OnnxNode& node : graph.nodes)
     if (node.op == "Identity" && node.name == node.out[0] && !taken.contains(node.in[0]) &&
-        std::ranges::any_of(graph.outputs, [&](const OnnxValueInfo& out) { return out.name == node.out[0]; }))
+        contains(graph.outputs, node.out[0], &OnnxValueInfo::name))
       renamed.emplace(node.in[0], node.out[0]);
   std::erase_if(graph.nodes,
       [&](const OnnxNode& node) { return node.op == "Identity" && find_or(renamed, node.in[0], "") == node.out[0]; });

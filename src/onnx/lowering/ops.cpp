@@ -1,6 +1,5 @@
 // The lowering of each op: what it is in ONNX, and the table of them.
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <numbers>

@@ -104,14 +104,6 @@ void add_tokenizer_tables(const std::string& folder, std::map<std::string, std::
   }
 }
 
-WeightSource source_of(const TensorEntry& entry) {
-  const size_t size = file_dtype_size(entry.dtype);
-  return {entry.name, entry.dtype, entry.type.shape,
-      [data = entry.data, size](int64_t first, int64_t count, std::byte* out) {
-        std::memcpy(out, data + static_cast<size_t>(first) * size, static_cast<size_t>(count) * size);
-      }};
-}
-
 // A model of any kind, and its owner.
 struct Opened {
   std::shared_ptr<const void> owner;
@@ -180,7 +172,10 @@ PackReport finish(const std::string& path, PackedContents& contents, const std::
 PackReport pack_tensors(const std::string& folder, const std::string& path) {
   const WeightFiles weights(folder);
   PackedContents contents{.metadata = metadata_of(folder)};
-  for (const WeightFiles::Weight& weight : weights.weights()) contents.weights.push_back(source_of(*weight.entry));
+  contents.weights = mapped(weights.weights(), [](const WeightFiles::Weight& weight) {
+    const TensorEntry& entry = *weight.entry;
+    return stored_weight(entry.name, entry.dtype, entry.type.shape, entry.data);
+  });
   PackReport report = finish(path, contents, folder);
   report.tensors = contents.weights.size();
   report.weights = "as the folder has them";

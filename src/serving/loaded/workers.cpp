@@ -204,8 +204,7 @@ bool TextWorker::submit(
   const std::lock_guard lock(mutex_);
   const int64_t slots = model_->engine().slots() / model_->engine().beams();
   if (texts_ + texts > slots + limits_.waiting * TextWorkerLimits::kClients) return false;
-  const auto known = texts_of_.find(client);
-  if ((known == texts_of_.end() ? 0 : known->second) + texts > slots + limits_.waiting) return false;
+  if (find_or(texts_of_, client, 0) + texts > slots + limits_.waiting) return false;
   texts_ += texts, texts_of_[client] += texts;
   for (TextOrder& order : orders) {
     if (begin) begin(next_order_);

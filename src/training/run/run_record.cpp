@@ -18,8 +18,6 @@ std::string processor_name() {
   return "";
 }
 
-std::string text_if_there(const std::string& path) { return file_exists(path) ? read_file(path) : ""; }
-
 std::string last_profile(const std::string& folder) {
   std::string newest;
   std::filesystem::file_time_type time{};

@@ -118,7 +118,7 @@ int64_t ImageBatches::plan_batch(Made& batch) {
     std::fill_n(batch.data(2) + batch.count, batch_size_ - batch.count, -1);
     std::fill_n(batch.data<float>(3) + batch.count, batch_size_ - batch.count, 1.0f);
   }
-  return (batch_size_ + rows_per_task() - 1) / rows_per_task();
+  return ceil_div(batch_size_, rows_per_task());
 }
 
 // Decodes and changes the image, without blending.
@@ -173,7 +173,7 @@ std::vector<BatchArray> ImageBatches::device_data() const {
 }
 
 int64_t evaluation_batches(const ImageDataset& dataset, int64_t batch_size) {
-  return (dataset.count + batch_size - 1) / batch_size;
+  return ceil_div(dataset.count, batch_size);
 }
 
 int64_t fill_evaluation_batch(

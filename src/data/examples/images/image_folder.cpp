@@ -33,7 +33,7 @@ std::string foreign_image_ending(const std::string& path) {
   static constexpr const char* kEndings[] = {".webp", ".gif", ".tif", ".tiff", ".heic", ".heif", ".avif", ".jp2",
       ".jxl", ".tga", ".psd", ".ppm", ".pgm", ".pnm", ".svg", ".jfif"};
   const std::string ending = lower_ending(path);
-  return std::ranges::find(kEndings, ending) == std::end(kEndings) ? "" : ending;
+  return contains(kEndings, ending) ? ending : "";
 }
 
 std::vector<std::string> list(const std::string& directory, bool folders) {

@@ -182,14 +182,14 @@ TEST_F(ImageFolderTest, AnImageMustBeAFile) {
 TEST_F(ImageFolderTest, PicturesOfOtherFormatsAreCountedAndNamed) {
   grey("a/1.png", 1);
   write("a/2.webp", ""), write("a/3.WEBP", ""), write("b/1.gif", "");
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   EXPECT_NE(error_of([&] {
     read_image_folder(folder_);
   }).find("'b' holds no images (.png, .jpg, .jpeg, .bmp); left out are 1 .gif, 2 .webp"),
       std::string::npos);
   grey("b/1.png", 1);
   read_image_folder(folder_);
-  const std::string said = testing::internal::GetCapturedStderr();
+  const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find("3 of 5 pictures in '" + folder_ + "' are left out: 1 .gif, 2 .webp"), std::string::npos) << said;
 }
 

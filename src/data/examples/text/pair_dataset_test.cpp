@@ -21,13 +21,8 @@ class PairDatasetTest : public ::testing::Test {
   PairDataset dataset(const ParallelText& text, int64_t max_seq_len, bool drop_long) {
     return PairDataset(text, *source_, *target_, {.max_seq_len = max_seq_len, .drop_long = drop_long});
   }
-  Ids source(const std::string& line) { return ids(*source_, line); }
-  Ids target(const std::string& line) { return ids(*target_, line); }
-  static Ids ids(const Tokenizer& tokenizer, const std::string& line) {
-    Ids ids;
-    tokenizer.encode(line, ids);
-    return ids;
-  }
+  Ids source(const std::string& line) { return source_->encode(line); }
+  Ids target(const std::string& line) { return target_->encode(line); }
   static Ids joined(Ids a, const Ids& b) {
     a.insert(a.end(), b.begin(), b.end());
     return a;

@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "data/examples/text/record_reader.h"
+#include "error_of.h"
+#include "temporary_folder.h"
 
 namespace linnet {
 namespace {
@@ -16,12 +18,6 @@ using Lines = std::vector<std::string>;
 
 class ParallelTextTest : public ::testing::Test {
  protected:
-  ParallelTextTest() {
-    char name[] = "/tmp/linnet_parallel_text_XXXXXX";
-    folder_ = ::mkdtemp(name);
-  }
-  ~ParallelTextTest() override { fs::remove_all(folder_); }
-
   std::string write(const std::string& name, const std::string& bytes) {
     const std::string path = folder_ + "/" + name;
     std::ofstream(path, std::ios::binary) << bytes;
@@ -40,19 +36,13 @@ class ParallelTextTest : public ::testing::Test {
   }
   // The message of the user error that `action` must raise, with the folder's name left out.
   std::string error_of(const std::function<void()>& action) {
-    try {
-      action();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kUser);
-      std::string message = error.what();
-      EXPECT_EQ(message.find('\n'), std::string::npos);
-      for (size_t at; (at = message.find(folder_ + "/")) != std::string::npos;) message.erase(at, folder_.size() + 1);
-      return message;
-    }
-    return "no error";
+    std::string message = linnet::error_of(action);
+    for (size_t at; (at = message.find(folder_ + "/")) != std::string::npos;) message.erase(at, folder_.size() + 1);
+    return message;
   }
 
-  std::string folder_;
+  const testing::TemporaryFolder made_;
+  const std::string folder_ = made_.path();
 };
 
 // Refused after 64 MiB, whatever the size; the same bytes in a plain file are read.

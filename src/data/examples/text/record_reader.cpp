@@ -160,12 +160,11 @@ bool RecordReader::next(Json& record) {
   if (!read_fields(fields)) return false;
   if (names_.empty()) {
     const bool has_heading = form_ == Form::kQuoted || std::ranges::any_of(fields, [&](const std::string& field) {
-      return std::ranges::count(heading_, lower_ascii(trimmed(field)), [](auto name) { return lower_ascii(name); }) > 0;
+      return contains(heading_, lower_ascii(trimmed(field)), [](auto name) { return lower_ascii(name); });
     });
     for (size_t i = 0; i < fields.size(); ++i) {
       std::string name = has_heading ? std::string(trimmed(fields[i])) : std::to_string(i + 1);
-      if (!name.empty() && std::ranges::count(names_, name) > 0)
-        fail_user(where_, ": the heading names \"", name, "\" twice");
+      if (!name.empty() && contains(names_, name)) fail_user(where_, ": the heading names \"", name, "\" twice");
       names_.push_back(std::move(name));
     }
     if (has_heading) heading_where_ = where_;

@@ -219,7 +219,7 @@ void TrainingChunks::make(int64_t epoch, int64_t index) {
 
 int64_t scoring_batches(const TokenStream& stream, const ChunkOptions& options) {
   const int64_t targets = std::max<int64_t>(0, stream.size() - 1), each = options.rows * options.length;
-  return (targets + each - 1) / each;
+  return ceil_div(targets, each);
 }
 
 void fill_scoring_batch(const TokenStream& stream, const ChunkOptions& options, int64_t index, OwnedBatch& batch) {
@@ -358,7 +358,7 @@ void MaskedChunks::fill(int64_t first, uint64_t key) {
 
 bool MaskedChunks::can_be_masked(int32_t token) const {
   return token != options_.begin && token != options_.end && token != options_.mask &&
-         std::ranges::find(options_.special, token) == options_.special.end();
+         !contains(options_.special, token);
 }
 
 void MaskedChunks::fill_row(const TokenSpan& piece, int64_t row, int64_t length, uint64_t key) {

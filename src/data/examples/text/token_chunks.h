@@ -69,7 +69,7 @@ class ShuffledIndex {
 template <class Row, class RowOf, class SizeOf> std::vector<int64_t> order_by_length(
     int64_t count, int64_t rows, uint64_t key, std::vector<Row>& order, const RowOf& row_of, const SizeOf& size_of) {
   constexpr int64_t kBatchesOfPool = 32;
-  const int64_t batches = (count + rows - 1) / rows;
+  const int64_t batches = ceil_div(count, rows);
   const ShuffledIndex shuffled(count, key), shuffled_batches(batches, mix64(key + 1));
   order.reserve(count);
   for (int64_t i = 0; i < count; ++i) order.push_back(row_of(shuffled(i)));

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 #include "base/error.h"
+#include "error_of.h"
 
 namespace linnet {
 namespace {
@@ -39,16 +40,6 @@ std::string path_of(const char* name) { return ::testing::TempDir() + "token_chu
 
 void write(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-}
-
-template <class Action> std::string user_error(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUser);
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(ShuffledIndex, IsABijectionAndAnotherOneForAnotherKey) {
@@ -102,7 +93,7 @@ TEST(TrainingChunks, GoOnFromAnyBatch) {
   resumed.seek(location.epoch, location.index);
   b.take(resumed.next());
   EXPECT_EQ(a.tokens, b.tokens);
-  EXPECT_NE(user_error([&] { resumed.seek(0, 1000); }).find("does not exist"), std::string::npos);
+  EXPECT_NE(error_of([&] { resumed.seek(0, 1000); }).find("does not exist"), std::string::npos);
 }
 
 TEST(TrainingChunks, AShortTextFillsTheRowsThereAre) {
@@ -114,7 +105,7 @@ TEST(TrainingChunks, AShortTextFillsTheRowsThereAre) {
   EXPECT_EQ(rows.targets[9], 10);
   for (size_t at = 10; at < 30; ++at) EXPECT_EQ(rows.targets[at], -1);
   const TokenStream shorter(counting(10), 11);
-  EXPECT_NE(user_error([&] { TrainingChunks(shorter, options, 1); }).find("one chunk takes 11"), std::string::npos);
+  EXPECT_NE(error_of([&] { TrainingChunks(shorter, options, 1); }).find("one chunk takes 11"), std::string::npos);
 }
 
 TEST(ScoringChunks, ScoreEveryTokenButTheFirstOnce) {
@@ -175,8 +166,8 @@ TEST(TokenStream, AMappedFileIsTheSameAsMemory) {
   }
   const TokenStream small(path_of("2.bin"), 2, 400);
   std::vector<int32_t> out(5);
-  EXPECT_NE(user_error([&] { small.part(1, 4).read(0, 4, out.data()); }).find("token 2 is 65535"), std::string::npos);
-  EXPECT_NE(user_error([&] { TokenStream(path_of("2.bin"), 4, 400); }).find("no whole number"), std::string::npos);
+  EXPECT_NE(error_of([&] { small.part(1, 4).read(0, 4, out.data()); }).find("token 2 is 65535"), std::string::npos);
+  EXPECT_NE(error_of([&] { TokenStream(path_of("2.bin"), 4, 400); }).find("no whole number"), std::string::npos);
 }
 
 TEST(TextDocuments, PlainTextKeepsItsEndAndJsonLinesNameTheirLine) {
@@ -192,19 +183,19 @@ TEST(TextDocuments, PlainTextKeepsItsEndAndJsonLinesNameTheirLine) {
   EXPECT_EQ(texts, std::vector<std::string>{"one\n"});
   read("c.jsonl", "{\"text\": \"a\\nb\"}\r\n\n{\"id\": 1, \"text\": \"\"}\n");
   EXPECT_EQ(texts, (std::vector<std::string>{"a\nb", ""}));
-  EXPECT_NE(user_error([&] { read("d.jsonl", "{\"text\": \"a\"}\n{\"txt\": 1}\n"); }).find(":2: no string \"text\""),
+  EXPECT_NE(error_of([&] { read("d.jsonl", "{\"text\": \"a\"}\n{\"txt\": 1}\n"); }).find(":2: no string \"text\""),
       std::string::npos);
-  EXPECT_NE(user_error([&] { read("g.jsonl", "{\"messages\": []}\n"); }).find("chats need a run"), std::string::npos);
+  EXPECT_NE(error_of([&] { read("g.jsonl", "{\"messages\": []}\n"); }).find("chats need a run"), std::string::npos);
   read("f.csv", "id,text\n1,\"a, b\"\n2,c\n");
   EXPECT_EQ(texts, (std::vector<std::string>{"a, b", "c"}));
-  EXPECT_NE(user_error([&] { read("e.jsonl", "[1]\n"); }).find(":1: the line is no JSON object"), std::string::npos);
+  EXPECT_NE(error_of([&] { read("e.jsonl", "[1]\n"); }).find(":1: the line is no JSON object"), std::string::npos);
 }
 
 TEST(TextDocuments, AFolderHasThoseOfItsFilesByName) {
   const std::string folder = path_of("texts");
   std::filesystem::remove_all(folder);  // of an earlier run
   std::filesystem::create_directories(folder + "/below");
-  EXPECT_NE(user_error([&] { read_documents(folder, "text", [](const std::string&) {}); }).find("folder without texts"),
+  EXPECT_NE(error_of([&] { read_documents(folder, "text", [](const std::string&) {}); }).find("folder without texts"),
       std::string::npos);
   write(folder + "/b.txt", "two\n"), write(folder + "/picture.png", "\x89PNG"), write(folder + "/.hidden.txt", "none");
   write(folder + "/a.md", "one"), write(folder + "/below/c.jsonl", "{\"text\": \"three\"}\n{\"text\": \"four\"}\n");

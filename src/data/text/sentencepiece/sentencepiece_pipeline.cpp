@@ -181,8 +181,7 @@ class Converter {
   }
 
   void add(AddedToken token) {
-    const auto same = [&](const AddedToken& other) { return other.text == token.text; };
-    if (token.text.empty() || std::ranges::any_of(added_, same)) return;
+    if (token.text.empty() || contains(added_, token.text, &AddedToken::text)) return;
     token.id = find(token.text);
     if (token.id == kNoToken) token.id = static_cast<TokenId>(pieces_.size() + behind_++);
     added_.push_back(std::move(token));

@@ -27,9 +27,7 @@ SentencePiecePretrained::SentencePiecePretrained(
   if (!options_.vocabulary.empty()) map_ids(options_.vocabulary_path);
   std::vector<AddedToken> added;
   const auto add = [&](TokenId id) { added.push_back({.id = id, .text = tokens_[id].piece, .special = true}); };
-  const auto is_added = [&](const std::string& piece) {
-    return std::ranges::find(added, piece, &AddedToken::text) != added.end();
-  };
+  const auto is_added = [&](const std::string& piece) { return contains(added, piece, &AddedToken::text); };
   for (int64_t extra = options_.extra_ids - 1; extra >= 0; --extra) {
     tokens_.push_back({.piece = "<extra_id_" + std::to_string(extra) + ">", .special = true});
     add(static_cast<TokenId>(tokens_.size() - 1));

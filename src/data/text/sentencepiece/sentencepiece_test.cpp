@@ -1,19 +1,17 @@
 #include <gtest/gtest.h>
 #include <sentencepiece_processor.h>
 #include <sys/wait.h>
-#include <unistd.h>
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
-#include <functional>
 #include <thread>
 #include "base/error.h"
 #include "base/files.h"
 #include "data/text/trained_tokenizers.h"
+#include "error_of.h"
+#include "temporary_folder.h"
 
 namespace linnet {
 namespace {
-namespace fs = std::filesystem;
 using Ids = std::vector<TokenId>;
 
 // Words made of syllables, so that there is something to learn, and the characters that tend to go wrong.
@@ -39,31 +37,10 @@ TokenizerOptions small(const std::string& model_type, int64_t vocab_size = 100) 
   return {.kind = "sentencepiece", .vocab_size = vocab_size, .model_type = model_type};
 }
 
-Ids encode(const Tokenizer& tokenizer, std::string_view line) {
-  Ids ids;
-  tokenizer.encode(line, ids);
-  return ids;
-}
-
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUser);
-    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
-    return error.what();
-  }
-  return "no error";
-}
-
 class SentencePieceTest : public ::testing::TestWithParam<const char*> {
  protected:
-  SentencePieceTest() {
-    char name[] = "/tmp/linnet_sentencepiece_XXXXXX";
-    folder_ = ::mkdtemp(name);
-  }
-  ~SentencePieceTest() override { fs::remove_all(folder_); }
-  std::string folder_;
+  const testing::TemporaryFolder made_;
+  const std::string folder_ = made_.path();
 };
 INSTANTIATE_TEST_SUITE_P(Models, SentencePieceTest, ::testing::Values("bpe", "unigram"),
     [](const auto& test) { return std::string(test.param); });
@@ -74,7 +51,7 @@ TEST_P(SentencePieceTest, RoundTripsTextOfItsCharacters) {
   EXPECT_EQ(tokenizer->vocab_size(), 100);
   size_t tokens = 0, bytes = 0;
   for (const std::string& line : corpus()) {
-    const Ids ids = encode(*tokenizer, line);
+    const Ids ids = tokenizer->encode(line);
     EXPECT_EQ(tokenizer->decode(ids), line);
     for (const TokenId id : ids) EXPECT_TRUE(id >= kSpecialTokenCount && id < 100) << id;
     tokens += ids.size();
@@ -82,7 +59,7 @@ TEST_P(SentencePieceTest, RoundTripsTextOfItsCharacters) {
   }
   EXPECT_LT(tokens * 4, bytes * 3);  // it did learn pieces; versions of the trainer differ in how many
   const std::string unseen = "Park 3 mädchen, 5 hunde 👍 (im wald)";
-  EXPECT_EQ(tokenizer->decode(encode(*tokenizer, unseen)), unseen);
+  EXPECT_EQ(tokenizer->decode(tokenizer->encode(unseen)), unseen);
 }
 
 TEST_P(SentencePieceTest, SpecialTokensHaveOurIds) {
@@ -96,12 +73,12 @@ TEST_P(SentencePieceTest, SpecialTokensHaveOurIds) {
   ids.insert(ids.end(), {3, 0, 0});
   EXPECT_EQ(ids[0], 2);
   EXPECT_EQ(tokenizer->decode(ids), "Das Park");
-  const Ids unknown = encode(*tokenizer, "日");
+  const Ids unknown = tokenizer->encode("日");
   EXPECT_NE(std::find(unknown.begin(), unknown.end(), 1), unknown.end());
   EXPECT_THROW((void)tokenizer->decode(Ids{100}), Error);
   EXPECT_THROW((void)tokenizer->decode(Ids{-1}), Error);
   EXPECT_THROW((void)tokenizer->piece(100), Error);
-  EXPECT_TRUE(encode(*tokenizer, "").empty());
+  EXPECT_TRUE(tokenizer->encode("").empty());
 }
 
 TEST_P(SentencePieceTest, TheSameTextGivesTheSameModel) {
@@ -121,7 +98,7 @@ TEST_P(SentencePieceTest, SavedTokenizersGiveTheTokensAndTextsOfSentencePiece) {
   for (const std::string& line : lines) {
     Ids ids;
     ASSERT_TRUE(processor.Encode(line, &ids).ok());
-    EXPECT_EQ(encode(*tokenizer, line), ids) << line;
+    EXPECT_EQ(tokenizer->encode(line), ids) << line;
     for (; !ids.empty(); ids.pop_back()) {
       std::string text;
       ASSERT_TRUE(processor.Decode(ids, &text).ok());
@@ -171,7 +148,7 @@ TEST(SentencePiece, NoChildIsLeftBehind) {
 
 TEST(SentencePiece, NormalizesWidthAccentsAndBlanks) {
   const auto tokenizer = train_tokenizer(small("bpe"), corpus());
-  EXPECT_EQ(encode(*tokenizer, " ma\u0308dchen  im\u00A0Park "), encode(*tokenizer, "mädchen im Park"));
+  EXPECT_EQ(tokenizer->encode(" ma\u0308dchen  im\u00A0Park "), tokenizer->encode("mädchen im Park"));
 }
 
 TEST(SentencePiece, EncodesFromSeveralThreads) {

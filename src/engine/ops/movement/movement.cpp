@@ -418,6 +418,10 @@ Tensor concat(std::span<const Tensor> parts, int axis, SourceLine where) {
   return concat(At(parts[0], where), parts.subspan(1), axis);
 }
 
+Tensor joined(std::span<const Tensor> parts, int axis, SourceLine where) {
+  return parts.size() == 1 ? parts[0] : concat(parts, axis, where);
+}
+
 Tensor permute(At x, std::vector<int> order) { return op_result(kPermute, x, {}, PermuteAttrs{std::move(order)}); }
 
 std::vector<int> inverse_order(const std::vector<int>& order) {

@@ -63,6 +63,8 @@ std::vector<Tensor> split_evenly(At x, int axis, int parts);
 Tensor slice(At x, int axis, int64_t start, int64_t size);
 Tensor concat(At first, std::span<const Tensor> rest, int axis);
 Tensor concat(std::span<const Tensor> parts, int axis, SourceLine where = SourceLine::current());  // at least one
+// concat(), or the only part.
+Tensor joined(std::span<const Tensor> parts, int axis, SourceLine where = SourceLine::current());
 Tensor permute(At x, std::vector<int> order);
 std::vector<int> inverse_order(const std::vector<int>& order);  // permutes back
 // As in NumPy: axes are matched from the last one on, those of size 1 repeated.

@@ -1,0 +1,19 @@
+// The message of the error that a call ends with.
+#pragma once
+#include <gtest/gtest.h>
+#include <string>
+#include "base/error.h"
+
+namespace linnet {
+// In one line, of an error of this kind; "no error" if there is none.
+template <class Action> std::string error_of(const Action& action, ErrorKind kind = ErrorKind::kUser) {
+  try {
+    action();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kind) << error.what();
+    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+    return error.what();
+  }
+  return "no error";
+}
+}  // namespace linnet
