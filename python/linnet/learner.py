@@ -188,7 +188,8 @@ class Learner:
         self._kept: list[typing.Any] = []
         self._shares: list[_Share] = []
         self._changes = 0  # of parameters, other than by steps
-        self._epochs = 0  # that fit() began on data other than a Loader: each has an order of its own
+        self._position = (0, 0)  # epoch and batch at which the next fit() on data other than a Loader goes on
+        self._batches = 0  # of an epoch of these data; 0: not known
         self._groups = groups
         self._trains = training
         self._is_mean = False
@@ -351,12 +352,13 @@ class Learner:
         if loader is data:
             found = self._core.fit(loader._core, options)
         else:
-            loader.seek(self._epochs)
+            epoch, begun = self._position
+            is_known = self._batches in (0, len(loader)) and begun < len(loader)
+            loader.seek(*(self._position if is_known else (epoch + (begun > 0), 0)))
             try:
                 found = self._core.fit(loader._core, options)
             finally:
-                epoch, begun = loader.position
-                self._epochs = epoch + (begun > 0)
+                self._position, self._batches = loader.position, len(loader)
         return FitReport(*found)._replace(best=_evaluation(found[-1]))
 
     def _loader(self, data: typing.Any, batch: int | None, shuffle: bool) -> Loader:
@@ -614,14 +616,14 @@ class Learner:
 
     def save_state(self, path: str, loader: Loader | None = None) -> None:
         """Writes all that the next steps follow from: weights, moments, the number of steps, where the loader is, or
-        without one how many epochs fit() began."""
-        self._core.save_state(str(path), *(loader.position if loader else (self._epochs, 0)))
+        without one where fit() was."""
+        self._core.save_state(str(path), *(loader.position if loader else self._position))
 
     def load_state(self, path: str, loader: Loader | None = None) -> tuple[int, int]:
         """Reads it back; the steps that follow have the bits that they would have had. Moves the loader."""
         self._changes += 1
         position: tuple[int, int] = self._core.load_state(str(path))
-        self._epochs = position[0]
+        self._position, self._batches = position, 0
         if loader:
             loader.seek(*position)
         return position

@@ -654,6 +654,21 @@ def test_a_second_fit_goes_on_with_the_order_of_the_first(tmp_path: typing.Any) 
     assert epochs == [0, 1, 2, 3, 4] and (weights(whole) != 0).all()
 
 
+def test_fits_in_a_loop_leave_out_no_batch() -> None:
+    rows = np.eye(16, dtype=np.float32)
+
+    def seen(epochs: int, calls: int) -> typing.Any:
+        net = ln.Linear(16, 1, bias=False, init=ln.init.zeros())
+        learner = ln.Learner(net, lambda x: net(x).sum(), {"x": rows[:4]}, optimizer=ln.Sgd(), accumulate=3)
+        for _ in range(calls):
+            learner.fit({"x": rows}, epochs=epochs, rate=0.1)
+        return learner.steps, learner.state_dict()["weight"]
+
+    (steps, whole), (more, parts) = seen(3, 1), seen(1, 3)
+    assert steps == more == 4 and (whole == whole[0, 0]).all()  # each row was seen as often as the others
+    np.testing.assert_array_equal(parts, whole)
+
+
 def test_a_batch_norm_may_be_called_twice_in_a_loss() -> None:
     norm = ln.BatchNorm(3)
     learner = ln.Learner(norm, lambda a, b: (norm(a) * norm(b)).mean(), {"a": X, "b": 2 * X + 1})

@@ -447,7 +447,7 @@ TEST(Padding, IsKnownByTheCountAlone) {
     Learner learner(net,
         [&](Tracer& trace) -> Loss {
           const Tensor labels = trace.input("labels"), y = net.line(trace.input("x"));
-          return {.sum = sum(y) + sum(cast(labels, DType::kF32)) * 0.0,
+          return {.sum = sum(y * reshape(cast(labels, DType::kF32) + 1.0, {4, 1})),  // 0 where the label is -1
               .count = counts_labels ? count_targets(labels) : trace.number(4)};
         },
         loader.shapes(), {});
@@ -479,6 +479,53 @@ TEST(Padding, LabelsOfAnyNameAreLeftOut) {
     EXPECT_EQ(evaluated(4).count, 6);
     EXPECT_NEAR(evaluated(4).loss, evaluated(6).loss, 1e-6);
   }
+}
+
+TEST(Padding, ALossThatItChangesIsRefusedBeforeAStep) {
+  struct Net : Module {
+    Linear line{this, "line", 1, 3};
+    Embedding words{this, "words", 3, 3};
+  } net;
+  Dataset data;
+  data.add("x", {1}, std::vector<float>{1, 2, 3, 4, 5, 6});
+  data.add("y", Shape{}, std::vector<int32_t>{0, 1, 2, 0, 1, 2});
+  data.add("byte", Shape{}, std::vector<uint8_t>{0, 1, 2, 0, 1, 2});
+  data.add("labels", Shape{}, std::vector<int32_t>{0, 1, 2, 0, 1, 2});
+  using Made = std::function<Loss(Tracer&, Tensor logits, Tensor y)>;
+  const auto run = [&](const Made& made, int64_t rows, int64_t accumulate) {
+    Loader loader(data, {.batch = rows});
+    Learner learner(net, [&](Tracer& t) { return made(t, net.line(t.input("x")), t.input("y")); }, loader.shapes(),
+        {.accumulate = accumulate});
+    if (rows == 4) {
+      loader.seek({0, 1});
+      try {
+        learner.step(std::vector<Arrays>(static_cast<size_t>(accumulate), loader.next()), 0);
+      } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find("depends on those that only pad it"), std::string::npos);
+        EXPECT_EQ(learner.steps(), 0);
+        EXPECT_THROW(learner.evaluate(loader), Error);
+        throw;
+      }
+    }
+    return learner.evaluate(loader);
+  };
+  const std::vector<Made> refused{[](Tracer&, Tensor p, Tensor y) {
+                                    return cross_entropy_loss(concat({p, p}, 0), concat({y, y}, 0));
+                                  },
+      [](Tracer& t, Tensor p, Tensor) { return cross_entropy_loss(p, cast(t.input("byte"), DType::kI32)); },
+      [](Tracer& t, Tensor p, Tensor y) -> Loss { return {.sum = mean(cross_entropy(p, y)), .count = t.number(1)}; },
+      [](Tracer& t, Tensor p, Tensor) -> Loss { return {.sum = sum(square(p)), .count = t.sample_count()}; }};
+  for (const Made& made : refused)
+    for (const int64_t accumulate : {1, 2}) EXPECT_THROW(run(made, 4, accumulate), Error);
+  const std::vector<Made> right{
+      [&](Tracer&, Tensor p, Tensor y) -> Loss {
+        return {.sum = cross_entropy_sum(p, y) + sum(square(net.line.weight)) * 0.0, .count = count_targets(y)};
+      },
+      [&](Tracer& t, Tensor p, Tensor y) {
+        const Tensor ids = t.input("labels");  // a label by its name, and zero where an embedding reads padding
+        return cross_entropy_loss(p + net.words(ids), y);
+      }};
+  for (const Made& made : right) EXPECT_NEAR(run(made, 4, 1).loss, run(made, 6, 1).loss, 1e-6);
 }
 
 // Ids of an embedding cannot be -1: as targets too they would count.

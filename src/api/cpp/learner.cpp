@@ -107,10 +107,10 @@ void Learner::State::load(const Arrays& batch, const BatchKind& kind, int64_t sa
     std::byte* to = store.data(name);
     const std::span<const std::byte> bytes = batch.has(name) ? batch.bytes(name) : std::span<const std::byte>{};
     std::copy(bytes.begin(), bytes.end(), to);
-    const bool is_label = kind.labels.contains(name);
+    const bool marked = kind.labels.contains(name) || is_label(name, type.dtype);  // by -1, here or by a Loader
     const size_t row = type.bytes() / static_cast<size_t>(std::max<int64_t>(1, first_axis(type)));
-    const size_t kept = is_label ? std::min(bytes.size(), row * static_cast<size_t>(samples)) : bytes.size();
-    std::memset(to + kept, is_label ? 0xff : 0, type.bytes() - kept);
+    const size_t kept = marked ? std::min(bytes.size(), row * static_cast<size_t>(samples)) : bytes.size();
+    std::memset(to + kept, kind.labels.contains(name) ? 0xff : 0, type.bytes() - kept);
   }
   given.clear();  // what set() gave is gone
   fill_mask(kind, samples);
@@ -122,13 +122,30 @@ void Learner::State::fill_mask(const BatchKind& kind, int64_t samples) const {
   for (int64_t row = 0; row < kind.mask_rows; ++row) mask[row] = row < samples ? 1.0F : 0.0F;
 }
 
-// A loss that counts all rows of a batch would count padding.
-void Learner::State::check_padding(const BatchKind& kind, const Arrays& batch, int64_t count) const {
-  const int64_t rows = kind.rows();
-  if (batch.samples == 0 || batch.samples >= rows || kind.knows_padding() || count == 0 || count % rows != 0) return;
-  fail_user("a batch has ", batch.samples, " samples in ", rows,
-      " rows, and the loss counts them all: multiply by trace.row_mask() and count trace.sample_count(), or set "
-      "LoaderOptions::pad_last to false");
+// Evaluates the batch twice: as it is padded, and with its last sample in the padding rows of all inputs that the count
+// does not depend on. A loss that tells padding by labels or by the mask is the same.
+bool Learner::State::counts_padding(const Arrays& batch, const BatchKind& kind) {
+  load(batch, kind, batch.samples);
+  const double padded = evaluate(kind, 0).sum;
+  for (const auto& [name, type] : kind.used) {
+    if (kind.inputs_of(state::kTokenCount).contains(name) || first_axis(type) != kind.rows()) continue;
+    const size_t row = type.bytes() / static_cast<size_t>(first_axis(type));
+    std::byte* const from = store.data(name) + static_cast<size_t>(batch.samples) * row;
+    for (std::byte* to = from; to < store.data(name) + type.bytes(); to += row) std::copy_n(from - row, row, to);
+  }
+  const double repeated = evaluate(kind, 0).sum;
+  return std::abs(padded - repeated) > 1e-4 * std::max(std::abs(padded), std::abs(repeated)) ||
+         (!std::isfinite(padded) && std::isfinite(repeated));
+}
+
+// Once for each shape: a loss that counts all rows of a batch would count padding.
+void Learner::State::check_padding(const Arrays& batch, const BatchKind& kind) {
+  if (batch.samples == 0 || batch.samples >= kind.rows() || kind.checked_padding) return;
+  if (!kind.knows_padding() || counts_padding(batch, kind))
+    fail_user("a batch has ", batch.samples, " samples in ", kind.rows(),
+        " rows, and the loss depends on those that only pad it: multiply by trace.row_mask() and count "
+        "trace.sample_count(), or set LoaderOptions::pad_last to false");
+  kind.checked_padding = true;
 }
 
 LossTotal Learner::State::evaluate(const BatchKind& kind, int64_t batch) {
@@ -208,6 +225,7 @@ StepResult Learner::step(std::span<const Arrays> batches, double rate) {
   const Busy busy(s.busy, "a learner");
   s.check_step(rate, batches.size());
   const auto kinds = mapped(batches, [&](const Arrays& batch) { return &s.kind_of(batch, true); });
+  for (size_t i = 0; i < batches.size(); ++i) s.check_padding(batches[i], *kinds[i]);
   const int64_t step = s.steps + 1;
   StepReport report{};
   if (s.options.accumulate == 1) {
@@ -221,7 +239,6 @@ StepResult Learner::step(std::span<const Arrays> batches, double rate) {
     report = s.trainer->apply(rate, step);
   }
   s.steps = step;
-  if (batches.size() == 1) s.check_padding(*kinds[0], batches[0], report.tokens);
   return s.finish_step(report, *kinds.back());
 }
 
@@ -281,9 +298,9 @@ Evaluation Learner::evaluate(
     if (before_batch) before_batch();
     const Arrays& batch = loader.next();
     const State::BatchKind& kind = s.kind_of(batch, false);
+    s.check_padding(batch, kind);
     s.load(batch, kind, samples_of(batch, kind));
     const LossTotal total = s.evaluate(kind, i);
-    s.check_padding(kind, batch, total.tokens);
     sum += total.sum;
     evaluation.count += total.tokens;
     s.last_outputs = s.outputs_of(kind);

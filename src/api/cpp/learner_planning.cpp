@@ -227,10 +227,15 @@ void Learner::State::check_same_trace(const InputTypes* types, Trace& trace) {
 
 int64_t Learner::State::BatchKind::rows() const { return std::max(mask_rows, most_rows(used)); }
 
+const std::set<std::string>& Learner::State::BatchKind::inputs_of(const char* output) const {
+  return find_item(outputs, std::string(output), &Output::name)->inputs;
+}
+
 bool Learner::State::BatchKind::knows_padding() const {
-  const std::set<std::string>& inputs = find_item(outputs, state::kTokenCount, &Output::name)->inputs;
-  return std::ranges::any_of(inputs,
-      [&](const std::string& name) { return name == kRowMask || (!is_reserved(name) && !counted.contains(name)); });
+  return inputs_of(state::kLossSum).contains(kRowMask) ||
+         std::ranges::any_of(inputs_of(state::kTokenCount), [&](const std::string& name) {
+           return name == kRowMask || (!is_reserved(name) && !counted.contains(name));
+         });
 }
 
 // Records what the loss uses of a batch shape.
@@ -245,9 +250,11 @@ void Learner::State::add_kind(const InputTypes* types, bool trained) {
   kind.used = declared(graph);
   kind.lengths = attention_lengths(graph);
   const std::set<std::string> targets = inputs_read_as(graph, target_operand), ids = inputs_read_as(graph, id_operand);
-  for (const auto& [name, type] : kind.used)
-    if (targets.contains(name) || is_label(name, type.dtype))
-      (ids.contains(name) ? kind.counted : kind.labels).insert(name);
+  for (const auto& [name, type] : kind.used) {
+    const bool is_target = targets.contains(name) && type.dtype == DType::kI32;
+    if ((is_target || is_label(name, type.dtype)) && !ids.contains(name)) kind.labels.insert(name);
+    if (is_target && ids.contains(name)) kind.counted.insert(name);
+  }
   const auto find_mask = [&](const Graph& recording) {
     if (const auto mask = recording.find_input(kRowMask)) kind.mask_rows = recording.value(*mask).type.shape[0];
   };

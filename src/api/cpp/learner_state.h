@@ -41,7 +41,9 @@ struct Learner::State {
     int64_t mask_rows = 0;                   // of the input kRowMask; 0: the loss does not use it
     int number = -1;                         // the trainer's
     bool trained = false;
-    // Whether the loss's count can leave out padding rows, by the mask, by labels or by other inputs.
+    mutable bool checked_padding = false;
+    const std::set<std::string>& inputs_of(const char* output) const;
+    // Whether the loss can leave out padding rows, by the mask, or its count by labels or other inputs.
     bool knows_padding() const;
     int64_t rows() const;
   };
@@ -62,7 +64,8 @@ struct Learner::State {
   void load(const Arrays& batch, const BatchKind& kind, int64_t samples);
   void fill_mask(const BatchKind& kind, int64_t samples) const;
   void check_step(double rate, size_t micro_batches) const;
-  void check_padding(const BatchKind& kind, const Arrays& batch, int64_t count) const;
+  void check_padding(const Arrays& batch, const BatchKind& kind);
+  bool counts_padding(const Arrays& batch, const BatchKind& kind);
   StepResult finish_step(const StepReport& report, const BatchKind& kind);
   LossTotal evaluate(const BatchKind& kind, int64_t batch);
   // `rows`: how many of so many planned rows were given. With a batch, without what depends on an input it lacks.
