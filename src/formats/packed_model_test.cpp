@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-
 class PackedModel : public ::testing::Test {
  protected:
   PackedModel() { use_packed_models(); }

@@ -12,7 +12,6 @@
 
 namespace linnet {
 namespace {
-
 // 37 columns: blocks that are not full, and bytes that are padded.
 struct Net : Module {
   Net() : words{this, "words", 100, 37, normal_init(1)}, fc{this, "fc", 37, 48}, small{this, "small", 48, 3} {}
