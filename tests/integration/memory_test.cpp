@@ -165,6 +165,21 @@ TEST(Memory, ARunThatDoesNotFitWithTheSmallestBatchIsToldWhatElseNeedsLess) {
   }
 }
 
+// Whatever number of micro-batches the batch that one asks with is cut into, the largest batch is of one.
+TEST(Memory, TheLargestBatchDoesNotDependOnTheBatchAskedWith) {
+  std::vector<int64_t> parts, largest;
+  for (const char* batch : {"batch_size=4", "batch_size=32"}) {
+    const Outcome planned =
+        run({"plan", "reference", "--set", "train_samples=64", "--memory", "100MB", "--json", "--set", batch});
+    ASSERT_EQ(planned.exit_code, 0) << planned.error;
+    const ParsedJson json = ParsedJson::parse(planned.out);
+    parts.push_back(json["micro_batches"]), largest.push_back(json["largest_batch"]);
+  }
+  EXPECT_LT(parts[0], parts[1]);
+  EXPECT_NEAR(static_cast<double>(largest[0]), static_cast<double>(largest[1]), 1);
+  EXPECT_LT(largest[1], 8);
+}
+
 // Asking is no mistake: the answer for a run that is too large is its figure, and what would fit.
 TEST(Memory, ThePlanCommandAnswersForARunThatDoesNotFit) {
   const Outcome smaller = run({"plan", "reference", "--set", "train_samples=64", "--memory", "100MB"});
