@@ -180,6 +180,23 @@ TEST(Memory, TheLargestBatchDoesNotDependOnTheBatchAskedWith) {
   EXPECT_LT(largest[1], 8);
 }
 
+// A run keeps a batch of pictures besides the planned one.
+TEST(Memory, TheLargestBatchOfPicturesLeavesRoomForTheProcess) {
+  constexpr double kLimit = 300e6, kNoise = 1e6;
+  const auto planned = [](const std::string& batch_size) {
+    Arguments arguments{"plan", "mnist", "--set", "data_dir=nowhere", "--set", "micro_batches=1", "--memory", "300MB",
+        "--json", "--set", "batch_size=" + batch_size};
+    return ParsedJson::parse(run(arguments).out);
+  };
+  const int64_t largest = planned("32")["largest_batch"];
+  const ParsedJson json = planned(std::to_string(largest));
+  double peak = json["peak_bytes"];
+  for (const auto& item : json["memory"])
+    if (item["name"] == "batches") peak += item["bytes"].get<double>();
+  EXPECT_GT(peak, 0.9 * kLimit);
+  EXPECT_LT(peak, kLimit + kNoise);
+}
+
 // Asking is no mistake: the answer for a run that is too large is its figure, and what would fit.
 TEST(Memory, ThePlanCommandAnswersForARunThatDoesNotFit) {
   const Outcome smaller = run({"plan", "reference", "--set", "train_samples=64", "--memory", "100MB"});
