@@ -220,12 +220,12 @@ int64_t middle(const CheckSubject& subject, const CheckSequence& sequence) {
   return positions.empty() ? 0 : positions[positions.size() / 2];
 }
 
-// Ignores the labels of tokens beyond the lengths, where each token has a label.
+// Ignores the labels of tokens beyond the lengths, where each token has a label. Models with two sequences do so.
 void cut_labels(const CheckSubject& subject, CheckBatch& batch, const CheckSequence& sequence) {
   const auto lengths = ids(batch, sequence.lengths), tokens = ids(batch, sequence.tokens);
   const size_t length = tokens.size() / lengths.size();
   for (const auto& [name, bytes] : batch)
-    if (contains(subject.labels, name) && bytes.size() == tokens.size_bytes() &&
+    if (subject.sequences.size() == 1 && contains(subject.labels, name) && bytes.size() == tokens.size_bytes() &&
         input_type(subject, name).dtype == DType::kI32)
       for (size_t i = 0; i < tokens.size(); ++i)
         if (static_cast<int32_t>(i % length) >= lengths[i / length]) ids(batch, name)[i] = -1;
