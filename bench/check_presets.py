@@ -4,8 +4,8 @@
     LINNET_DATA=FOLDER bench/check_presets.py [--linnet PROGRAM] [--only NAME]... [--out FILE.md]
 
 LINNET_DATA holds translation/multi30k, lm/tinyshakespeare, images/mnist, images/cifar10-8000, text-classification/sst2
-and tokenizers/{bert,gpt2}. What a preset needs besides is made in a temporary folder: images as files, and for the
-presets that begin with a BERT folder one of their size with random weights. Exit code 1 if a check fails.
+and tokenizers/{bert,gpt2}. What a preset needs besides is made in a temporary folder: images as files, texts of
+other tasks, and for the presets that begin with a folder a BERT of their size or a small GPT with random weights. Exit code 1 if a check fails.
 """
 import argparse, gzip, json, lzma, os, re, resource, shutil, struct, subprocess, sys, tempfile, time, zlib
 
@@ -40,6 +40,43 @@ def make_bert(linnet, data, folder):
     return folder
 
 
+def make_decoder(linnet, data, folder):
+    """A small GPT's folder with a chat template; its weights are random but for one step of training."""
+    run, quiet = folder + ".run", dict(check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run([linnet, "train", "mini-gpt", "--run", run, "--steps", "1", "--batch", "1", "--set", "context=64", "--set",
+                    f"text={data}/lm/tinyshakespeare/input.txt", "--set", f"tokenizer_dir={data}/tokenizers/gpt2"], **quiet)
+    subprocess.run([linnet, "export", run, "--out", folder], **quiet)
+    with open(f"{folder}/chat_template.jinja", "w") as file:
+        file.write("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+                   "{% if add_generation_prompt %}assistant: {% endif %}")
+    return folder
+
+
+def make_texts(data, folder, count=400):
+    """Sentences of SST-2 as other tasks: numbers, several labels, tags of words, conversations, pairs of answers."""
+    os.makedirs(folder)
+    with open(f"{data}/text-classification/sst2/train.tsv") as file:
+        rows = [line.rstrip("\n").split("\t") for line in file][:count]
+    def write(name, lines):
+        with open(f"{folder}/{name}", "w") as file:
+            file.writelines(line + "\n" for line in lines)
+        return f"{folder}/{name}"
+    turns = lambda role, text: [{"role": role, "content": text}]
+    judge = lambda label: "I liked it." if label == "1" else "I did not like it."
+    return {
+        "regress": write("numbers.tsv", (f"{text}\t{len(text) / 100}" for text, _ in rows)),
+        "label": write("labels.jsonl", (json.dumps({"text": text, "labels": ["good"] * int(label) + ["long"] * (len(text) > 60)})
+                                        for text, label in rows)),
+        "tag": write("tags.conll", ("".join(f"{word} {'B-ARTICLE' if word in ('a', 'an', 'the') else 'O'}\n" for word in text.split())
+                                    for text, _ in rows)),
+        "chat": write("chats.jsonl", (json.dumps({"messages": turns("user", text) + turns("assistant", judge(label))})
+                                      for text, label in rows)),
+        "preferences": write("pairs.jsonl", (json.dumps({
+            "prompt": turns("user", text), "chosen": turns("assistant", judge(label)),
+            "rejected": turns("assistant", judge(str(1 - int(label))))}) for text, label in rows)),
+    }
+
+
 def presets(linnet, data, folder):
     """Of each preset the arguments that name its data."""
     multi30k, text = f"{data}/translation/multi30k", f"text={data}/lm/tinyshakespeare/input.txt"
@@ -47,7 +84,10 @@ def presets(linnet, data, folder):
     pairs = ["--source", f"{multi30k}/train.en.gz", "--target", f"{multi30k}/train.de.gz"]
     gpt2 = ["--set", text, "--set", f"tokenizer_dir={data}/tokenizers/gpt2"]
     pictures, bert = make_images(data, f"{folder}/pictures"), make_bert(linnet, data, f"{folder}/bert")
+    decoder, texts = make_decoder(linnet, data, f"{folder}/decoder"), make_texts(data, f"{folder}/texts")
+    beginning = {"chat": decoder, "preferences": decoder}
     return {
+        **{name: ["--data", path, "--set", f"model.from={beginning.get(name, bert)}"] for name, path in texts.items()},
         "dates": [], "reference": [], "translate": pairs, "multi30k": ["--set", f"data_dir={multi30k}"],
         "t5-small": [*pairs, "--set", "vocab_size=8000"],  # 29,000 pairs do not make up T5's 32,000 pieces
         "shakespeare": ["--set", text], "text": ["--set", text], "mini-gpt": gpt2, "gpt2-124m": gpt2,
@@ -55,6 +95,7 @@ def presets(linnet, data, folder):
         "classify": ["--data", f"{sst2}/train.tsv", "--set", f"model.from={bert}"],
         "sst2": ["--set", f"data_dir={sst2}", "--set", f"model.from={bert}"],
         "mnist": ["--set", f"data_dir={data}/images/mnist"], "images": ["--data", pictures], "resnet20": ["--data", pictures],
+        "vit-tiny": ["--data", pictures],
     }
 
 

@@ -221,7 +221,8 @@ def page(rows: list[dict], options) -> str:
     head = ["task", "beside", "greatest difference of losses", "step, ms", "PyTorch", "ratio", "process, s", "PyTorch",
             "ratio", "peak, MB", "PyTorch", "ratio", "mode", "score", "Linnet", "PyTorch"]
     text = (f"fp32, AdamW, no dropout, {options.steps} steps on the same batches in the same order; medians of rounds of one "
-            "process each, and of their ratios, Linnet's by PyTorch's. A step is the mean of the second half of the "
+            "process each. A ratio is the median of the rounds' ratios, Linnet's by PyTorch's, which need not be the ratio of "
+            "the medians beside it. A step is the mean of the second half of the "
             "steps, beside the mode with the fastest; a process counts from its start to its end (imports, steps, "
             "evaluation, saving), and its peak is of resident memory, each beside the mode that takes least. Scores are "
             "of the validation examples after more steps, means over seeds with the least and the largest: a loss "

@@ -113,7 +113,8 @@ class SessionTask : public TrainingTask {
   virtual int64_t most_planned() const { return most(); }  // less if large batches take seconds to plan
   virtual int64_t least() const { return 1; }
   virtual int64_t DataConfig::*batch_key() const { return &DataConfig::batch_size; }
-  uint64_t assumed_bytes() const { return assumed_bytes_; }            // of unread data
+  virtual int64_t host_batches() const { return 1; }         // that the process keeps, those made ahead included
+  uint64_t assumed_bytes() const { return assumed_bytes_; }  // of unread data
   virtual std::string batches_text(const Session& session) const = 0;  // "16 texts of up to 128 tokens"
   virtual const char* shorter_key() const { return "context"; }        // saves memory if smaller; empty: none does
 

@@ -215,7 +215,7 @@ std::string describe_run(const std::string& folder) {
     text += line("parameters", parameters_text(SafetensorsFile(run.model_path())));
   if (run.has_state()) text += training_text(SafetensorsFile(run.state_path()), config.train);
   else if (!packed)  // packed models have no training state
-    text += line("trained", "nothing saved yet");
+    text += line("trained", file_exists(run.model_path()) ? "only the weights are saved" : "nothing saved yet");
   uint64_t bytes = 0;
   if (is_packed(folder)) bytes = std::filesystem::file_size(folder);
   else for_each_file(folder, [&](const auto&, uint64_t of_file) { bytes += of_file; });

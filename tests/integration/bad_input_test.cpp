@@ -92,6 +92,10 @@ TEST_F(BadInput, CommandLines) {
   expect_refused(run({"plan", "dates", "--memory", "3 apples"}), {"\"3 apples\" is not an amount"});
   expect_refused(run({"plan", "dates", "--memory", "2"}), {"memory = \"2\": give a unit, such as 2GB"});
   expect_refused(run({"bench", "cnn-128", "--memory", "2"}), {"--memory 2: give a unit, such as 2GB"});
+  expect_refused(run({"bench", "cnn-128", "--model", "m"}), {"--model has no effect on what is measured here"});
+  expect_refused(run({"bench", "cnn-128", "--plan", "--profile"}), {"--plan has no effect"});
+  expect_refused(run({"bench", "infer", "--dropout", "0"}), {"--dropout has no effect"});
+  expect_refused(run({"bench", "--list", "--json"}), {"--list has no --json"});
   for (const auto& [given, refusal] :
       {std::pair<Arguments, const char*>{{"--sweep", "--html", "x.html"}, "--html does not go with --sweep"},
           {{"--network", "25GB/s,5us", "--fusion"}, "--fusion does not go with --network"},

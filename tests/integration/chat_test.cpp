@@ -96,6 +96,14 @@ TEST_F(Chat, TheAnswersAreLearnedAndWrittenAgain) {
 }
 
 // Each token of an answer is scored once, and sees its own conversation alone, however rows are packed.
+// Adapters have no gradient on one side at first, and the base's weights are packed.
+TEST_F(Chat, AModelWithAdaptersPassesTheChecks) {
+  const Outcome checked = run({"check", "chat", "--data", folder_ / "messages.jsonl", "--set", "model.from=" + model_,
+      "--set", "context=20", "--set", "lora.rank=8", "--lr", "2e-2"});
+  EXPECT_EQ(checked.exit_code, 0) << checked.out << checked.error;
+  EXPECT_NE(checked.out.find("a guess among 97 classes"), std::string::npos) << checked.out;
+}
+
 TEST_F(Chat, TheLossDoesNotDependOnPackingOrOnTheFormOfTheFile) {
   ASSERT_EQ(train("a", "pairs.jsonl", {"max_steps=3"}).exit_code, 0);
   ASSERT_EQ(train("b", "pairs.jsonl", {"max_steps=3", "context=7"}).exit_code, 0);  // a conversation in each row
@@ -220,6 +228,7 @@ TEST_F(Chat, FrozenWeightsAreSavedOnce) {
   const Outcome average = run({"average", folder_ / "whole", "--last", "1", "--out", folder_ / "average"});
   EXPECT_EQ(average.exit_code, 0) << average.error;
   EXPECT_EQ(loss("average", "messages.jsonl"), last);
+  EXPECT_EQ(run({"info", folder_ / "average"}).out.find("nothing saved yet"), std::string::npos);
 
   std::filesystem::remove(folder_ / "average/frozen.safetensors");
   const Outcome missing = run({"eval", folder_ / "average", "--data", folder_ / "messages.jsonl"});

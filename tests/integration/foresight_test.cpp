@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <algorithm>
 #include <cstdlib>
+#include <sstream>
 #include "integration/ranks_testing.h"
 #include "parsed_json.h"
 
@@ -98,6 +99,25 @@ TEST(Foresight, TheBestLayoutFitsIntoTheMemory) {
   const ParsedJson some = within({"--memory", std::to_string(static_cast<int64_t>(limit))});
   EXPECT_TRUE(some["rows"][0]["fits"].get<bool>());
   EXPECT_LE(peak(some["rows"][0]), limit);
+}
+
+// Interleaved stages take micro-batches in groups: the line that names the layout sets their number.
+TEST(Foresight, TheBestLayoutIsOneThatCanBeGiven) {
+  const Arguments best = {"--ranks", "2", "--set", "d_model=512", "--set", "d_ff=2048", "--set", "num_layers=4"};
+  Arguments search = with_network(best, "10MB/s,10us");
+  search.insert(search.end(), {"--parallel", "auto"});
+  const Outcome found = run(search);
+  ASSERT_EQ(found.exit_code, 0) << found.error;
+  const std::string words = "best: ";
+  const size_t at = found.out.find(words);
+  ASSERT_NE(at, found.out.npos) << found.out;
+  EXPECT_NE(found.out.find("pipeline=2", at), found.out.npos) << found.out;
+  EXPECT_NE(found.out.find(" --set micro_batches=", at), found.out.npos) << found.out;
+  Arguments given = plan(best);
+  std::istringstream line(lines(found.out.substr(at + words.size())).front());
+  for (std::string word; line >> word;) given.push_back(word);
+  const Outcome planned = run(given);
+  EXPECT_EQ(planned.exit_code, 0) << planned.error;
 }
 
 TEST(Foresight, TheTraceHasAllRanksAndTheStepsTime) {

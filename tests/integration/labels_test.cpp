@@ -34,6 +34,12 @@ class Labels : public ::testing::Test {
     EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
     return ParsedJson::parse(outcome.out);
   }
+  void expect_checked(const std::string& preset, const std::string& data) const {
+    const Outcome checked =
+        run({"check", preset, "--data", folder_ / data, "--set", "model.from=" + kModel, "--set", "context=16"});
+    EXPECT_EQ(checked.exit_code, 0) << checked.out << checked.error;
+    EXPECT_NE(checked.out.find("pass  padded length"), std::string::npos) << checked.out;
+  }
   // Trains, evaluates the training data, and exports.
   void learn(const std::string& preset, const std::string& data, const std::string& metric, double least) {
     const Outcome planned = run({"plan", preset, "--data", folder_ / data, "--set", "model.from=" + kModel});
@@ -170,6 +176,7 @@ TEST_F(Labels, NumbersArePredicted) {
     rows += std::string(kFillers[i % 5]) + " " + word + " " + kFillers[i / 3 % 4] + (animal ? "\t4.5\n" : "\t1.25\n");
   }
   folder_.write("numbers.tsv", rows);
+  expect_checked("regress", "numbers.tsv");
   learn("regress", "numbers.tsv", "pearson", 0.95);
   EXPECT_GT(predict(folder_ / "regress", "the dog runs")["number"].get<double>(), 3.5);
   EXPECT_LT(predict(folder_ / "out", "the law runs")["number"].get<double>(), 2.5);
@@ -213,6 +220,7 @@ TEST_F(Labels, WordsAreTagged) {
     rows += "\n";
   }
   folder_.write("words.conll", rows);
+  expect_checked("tag", "words.conll");
   learn("tag", "words.conll", "f1", 0.95);
   for (const char* model : {"tag", "out"}) {
     const auto found = predict(folder_ / model, "runs dog law the")["entities"];

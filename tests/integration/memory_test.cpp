@@ -165,6 +165,38 @@ TEST(Memory, ARunThatDoesNotFitWithTheSmallestBatchIsToldWhatElseNeedsLess) {
   }
 }
 
+// Whatever number of micro-batches the batch that one asks with is cut into, the largest batch is of one.
+TEST(Memory, TheLargestBatchDoesNotDependOnTheBatchAskedWith) {
+  std::vector<int64_t> parts, largest;
+  for (const char* batch : {"batch_size=4", "batch_size=32"}) {
+    const Outcome planned =
+        run({"plan", "reference", "--set", "train_samples=64", "--memory", "100MB", "--json", "--set", batch});
+    ASSERT_EQ(planned.exit_code, 0) << planned.error;
+    const ParsedJson json = ParsedJson::parse(planned.out);
+    parts.push_back(json["micro_batches"]), largest.push_back(json["largest_batch"]);
+  }
+  EXPECT_LT(parts[0], parts[1]);
+  EXPECT_NEAR(static_cast<double>(largest[0]), static_cast<double>(largest[1]), 1);
+  EXPECT_LT(largest[1], 8);
+}
+
+// A run keeps a batch of pictures besides the planned one.
+TEST(Memory, TheLargestBatchOfPicturesLeavesRoomForTheProcess) {
+  constexpr double kLimit = 300e6, kNoise = 1e6;
+  const auto planned = [](const std::string& batch_size) {
+    Arguments arguments{"plan", "mnist", "--set", "data_dir=nowhere", "--set", "micro_batches=1", "--memory", "300MB",
+        "--json", "--set", "batch_size=" + batch_size};
+    return ParsedJson::parse(run(arguments).out);
+  };
+  const int64_t largest = planned("32")["largest_batch"];
+  const ParsedJson json = planned(std::to_string(largest));
+  double peak = json["peak_bytes"];
+  for (const auto& item : json["memory"])
+    if (item["name"] == "batches") peak += item["bytes"].get<double>();
+  EXPECT_GT(peak, 0.9 * kLimit);
+  EXPECT_LT(peak, kLimit + kNoise);
+}
+
 // Asking is no mistake: the answer for a run that is too large is its figure, and what would fit.
 TEST(Memory, ThePlanCommandAnswersForARunThatDoesNotFit) {
   const Outcome smaller = run({"plan", "reference", "--set", "train_samples=64", "--memory", "100MB"});

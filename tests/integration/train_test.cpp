@@ -516,6 +516,7 @@ TEST(Train, AStepThatIsNotFiniteIsKeptAndReplayed) {
   const Outcome replayed = run({"check", path, "--replay"});
   EXPECT_EQ(replayed.exit_code, 0) << replayed.error;
   EXPECT_EQ(replayed.out, "step 2: " + outcome.error.substr(at, end - at) + "\n");
+  EXPECT_EQ(run({"check", path, "--replay", "--json"}).exit_code, 2);
   const Outcome none = run({"check", folder.write("empty.toml", ""), "--replay"});
   EXPECT_EQ(none.exit_code, 2);
 }

@@ -221,7 +221,9 @@ struct BatchPoint {
 struct BatchSweep {
   std::vector<BatchPoint> points;  // in ascending order
   int64_t knee = 0;                // the smallest batch with 90% of the highest throughput
-  int64_t largest = 0;             // largest batch whose planned memory is within the limit; 0: none
+  int64_t largest = 0;             // largest batch up to kMost whose planned memory is within the limit; 0: none
+  static constexpr int64_t kMost = 1 << 14;
+  std::string largest_text() const { return std::to_string(largest) + (largest < kMost ? "" : " or more"); }
 };
 
 // Measures batches whose planned memory is at most `limit` bytes; calls on_point after each.

@@ -31,9 +31,8 @@ std::string text_at(
 }
 
 constexpr double kKneeShare = 0.9;
-constexpr int64_t kMostBatch = 1 << 14;
 
-// The largest batch up to kMostBatch whose plan is within the limit. Memory is almost proportional to the batch: two
+// The largest batch up to kMost whose plan is within the limit. Memory is almost proportional to the batch: two
 // plans estimate it, and further steps are at most a 64th of the batch.
 int64_t largest_batch(
     const std::string& workload, WorkloadOptions options, const MeasureOptions& measuring, uint64_t limit) {
@@ -46,10 +45,10 @@ int64_t largest_batch(
   if (one > static_cast<double>(limit)) return 0;
   const double each = std::max((more - one) / (kSecond - 1), 1.0);
   const double guess = 1 + (static_cast<double>(limit) - one) / each;
-  auto batch = static_cast<int64_t>(std::clamp(guess, 1.0, static_cast<double>(kMostBatch)));
+  auto batch = static_cast<int64_t>(std::clamp(guess, 1.0, static_cast<double>(BatchSweep::kMost)));
   const auto step = [&] { return std::max<int64_t>(1, batch / 64); };
   while (batch > 1 && bytes(batch) > limit) batch -= step();
-  while (batch + step() <= kMostBatch && bytes(batch + step()) <= limit) batch += step();
+  while (batch + step() <= BatchSweep::kMost && bytes(batch + step()) <= limit) batch += step();
   return batch;
 }
 
@@ -155,8 +154,7 @@ std::string batch_chart(const std::string& title, const std::string& unit, const
     svg += text_at(x, kTop - 6, "knee", "middle", kGray);
   }
   svg += text_at(kWidth / 2, 16, title, "middle", kGray);
-  svg += text_at(
-      kWidth / 2, kHeight - 12, fmt::format("batch; the largest that fits is {}", sweep.largest), "middle", kGray);
+  svg += text_at(kWidth / 2, kHeight - 12, "batch; the largest that fits is " + sweep.largest_text(), "middle", kGray);
   const auto name_axis = [&](double x, const char* anchor, const Curve& curve, const std::string& unit) {
     const std::string color = fmt::format("fill=\"{}\"", curve.color);
     svg += text_at(x, kTop + 4, fmt::format("{:.0f}", *std::ranges::max_element(curve.values)), anchor, color);

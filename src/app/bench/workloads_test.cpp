@@ -38,6 +38,7 @@ TEST(Workloads, ASweepMeasuresWhatFitsAndNamesTheLargestBatch) {
   const std::string svg = batch_chart("cnn-128", "samples/s", sweep);
   EXPECT_NE(svg.find(">knee<"), std::string::npos);
   EXPECT_NE(svg.find("the largest that fits is " + std::to_string(sweep.largest)), std::string::npos);
+  EXPECT_EQ((BatchSweep{.largest = BatchSweep::kMost}).largest_text(), "16384 or more");
   // What is measured is what was planned.
   EXPECT_DOUBLE_EQ(sweep.points[0].measured.predicted_mb, static_cast<double>(bytes(8)) / 1e6);
 }

@@ -188,7 +188,7 @@ int bench_sweep(
     print_json(sweep_json(arguments, unit, sweep, limit));
   } else {
     if (sweep.knee > 0) print("knee: batch {}, the smallest with 90% of the highest throughput\n", sweep.knee);
-    print("largest batch within {:.1f} MB: {}\n", megabytes(limit), sweep.largest);
+    print("largest batch within {:.1f} MB: {}\n", megabytes(limit), sweep.largest_text());
   }
   if (!sweep.points.empty()) write_chart(arguments, batch_chart(arguments.name, unit, sweep));
   return 0;
@@ -253,8 +253,9 @@ void print_results(
     if (m.forward_seconds > 0)
       print("a step: forward {:.1f} ms, backward {:.1f} ms, update {:.1f} ms\n", m.forward_seconds * 1e3,
           backward * 1e3, m.update_seconds * 1e3);
-    print("memory {:.1f} MB (planned {:.1f} MB), {} parameters, first step done {:.2f} s after the start\n",
-        m.memory_mb, m.predicted_mb, m.parameters, m.first_step_seconds);
+    print(
+        "memory {:.1f} MB (planned {:.1f}, program {:.1f}), {} parameters, first step done {:.2f} s after the start\n",
+        m.memory_mb, m.predicted_mb, m.program_mb, m.parameters, m.first_step_seconds);
     if (!m.recomputation.empty())
       print("to take less memory it {}; planned in {:.2f} s\n", m.recomputation, m.planning_seconds);
     return;
@@ -344,15 +345,32 @@ int print_plan(const BenchArguments& arguments, const Workload& workload, const 
   return 0;
 }
 
+void refuse_idle_options(const BenchArguments& arguments) {
+  const auto check = [](bool is_given, const char* option, bool has_effect) {
+    if (is_given && !has_effect) fail_user(option, " has no effect on what is measured here: leave it out");
+  };
+  const bool translates = arguments.name == "translate", infers = arguments.name == "infer";
+  const bool trains = !translates && !infers && arguments.name != "generate" && arguments.name != "peak";
+  check(!arguments.model.empty(), "--model", translates || infers);
+  check(arguments.beam > 0, "--beam", translates);
+  check(arguments.dropout >= 0, "--dropout", trains);
+  check(arguments.attention_precision != "same", "--attention-precision", trains);
+  check(arguments.plan, "--plan", trains && !arguments.profile);
+  check(!arguments.chart.empty(), "--chart without --sweep", infers || !arguments.sweep.empty());
+  check(arguments.device != "cpu", "--device", infers || trains);
+}
+
 // Bytes: 1 MiB for planning, 5 MiB for code paged in later and stacks, as in forecast_memory().
 constexpr uint64_t kPlans = 6 << 20;
 
 int bench(const BenchArguments& arguments) {
   const uint64_t resident = resident_bytes();
+  if (arguments.list && arguments.json) fail_user("--list has no --json: leave one of them out");
   if (arguments.list) return list_workloads();
   if (arguments.name.empty()) fail_user("which workload? `linnet bench --list` names them");
   if (arguments.name == "network") return bench_network(arguments.ranks, arguments.threads, arguments.json);
   if (arguments.ranks > 0) fail_user("--ranks is of `linnet bench network`: leave it out");
+  refuse_idle_options(arguments);
   force_isa(arguments.isa);
   const Precision precision = precision_of(arguments.precision);
   const Backend& backend = open_backend(arguments.device);
@@ -363,13 +381,9 @@ int bench(const BenchArguments& arguments) {
   const int threads = arguments.threads > 0 ? arguments.threads : available_threads();
   if (arguments.name == "infer")
     return (is_decoder(arguments.model) ? bench_decoder : bench_encoder)(arguments, threads);
-  if (on_gpu && (arguments.name == "peak" || arguments.name == "generate" || arguments.name == "translate"))
-    fail_user("'", arguments.name, "' is measured on the CPU: leave --device out");
   if (arguments.name == "peak") return print_peak(arguments, precision, threads);
   if (arguments.name == "generate") return print_generation(arguments, threads);
   if (arguments.name == "translate") return print_translation(arguments, threads);
-  if (!arguments.chart.empty() && arguments.sweep.empty())
-    fail_user("--chart is of a sweep: it needs --sweep batch=1,2,4");
   const Workload workload = make_workload(arguments.name, {.dropout = arguments.dropout, .batch = arguments.batch});
   if (!arguments.write_data.empty()) return write_data(workload, arguments.write_data), 0;
   MeasureOptions options{.precision = precision,
@@ -426,7 +440,7 @@ void add_bench_command(Command& linnet) {
           {.type = "SIZE"})
       .take("--seconds", arguments.seconds, "how long to measure (default 5)", {.least = 0, .most = 1e6})
       .take("--batch", arguments.batch, "examples in a batch, instead of the workload's own",
-          {.least = 1, .most = 1 << 14})
+          {.least = 1, .most = BatchSweep::kMost})
       .flag("--plan", arguments.plan, "only plan: memory, what is saved for the backward pass, what is computed again")
       .flag("--no-parts", arguments.no_parts, "do not measure forward pass and update apart")
       .take("--dropout", arguments.dropout, "instead of the workload's own", {.least = 0, .most = 0.99})

@@ -124,19 +124,14 @@ constexpr size_t kShownPlans = 8;  // layouts shown after a search
 
 constexpr int64_t kRank = 8;  // default rank of adapters
 
-uint64_t item_bytes(const MemoryForecast& forecast, MemoryKind kind) {
-  return sum_of<uint64_t>(
-      forecast.items, [&](const MemoryItem& item) { return item.name == enum_name(kind) ? item.bytes : 0; });
-}
-
 void print_line(const Config& config, const MachineSpeed& speed, uint64_t memory) {
   const TrainConfig& train = config.train;
   const PlanAnswer answer = plan_memory({.config = config, .memory = memory, .speed = speed});
   const uint64_t peak = answer.forecast.peak();
   print("{:<9} {:<10} {:<10} {:<5} {:10.1f} {:10.1f} {:12.1f} {:9.3f}{}\n", train.precision, train.recompute,
       train.optimizer, config.lora.rank > 0 ? "yes" : "no", megabytes(peak),
-      megabytes(item_bytes(answer.forecast, MemoryKind::kOptimizer)),
-      megabytes(item_bytes(answer.forecast, MemoryKind::kActivations)), answer.step_seconds,
+      megabytes(answer.forecast.bytes(MemoryKind::kOptimizer)),
+      megabytes(answer.forecast.bytes(MemoryKind::kActivations)), answer.step_seconds,
       peak > memory ? "  does not fit" : "");
   flush_output();
 }
@@ -187,9 +182,13 @@ int plan_ranks(const PlanRanksArguments& arguments, const Config& config) {
     if (!arguments.json) print_head(search.found.front().plan.assumption);
     for (size_t i = 0; i < std::min(search.found.size(), kShownPlans); ++i) show(search.found[i], false);
     if (!arguments.json) {
-      if (!search.found.front().fits)
+      const Foresight& first = search.found.front();
+      if (!first.fits)
         print("no layout of {} ranks fits within {:.1f} MB each\n", arguments.ranks, megabytes(request.memory));
-      else print("best: --parallel {}\n", layout_text(search.found.front().layout));
+      else
+        print("best: --parallel {}{}{}\n", layout_text(first.layout),
+            first.micro_batches > 1 ? fmt::format(" --set micro_batches={}", first.micro_batches) : "",
+            first.recompute != config.train.recompute ? " --set recompute=" + first.recompute : "");
       if (search.refused > 0) print("{} layouts are not possible ({})\n", search.refused, search.why_refused);
     }
     best = std::move(search.found.front());
@@ -263,12 +262,12 @@ void print_fit(const PlanAnswer& answer, const TrainConfig& train, uint64_t limi
         answer.shorter_key.empty() ? "" : (" or a smaller " + answer.shorter_key));
 }
 
-void print_plan_json(const PlanAnswer& answer, const RankLayout& division, uint64_t limit) {
+void print_plan_json(const PlanAnswer& answer, const RankLayout& division, const TrainConfig& train, uint64_t limit) {
   print_json({{"data", division.data}, {"tensor", division.tensor}, {"parameters", answer.parameters},
       {"batches", answer.batches}, {"assumption", answer.assumption}, {"recomputation", answer.recomputation},
       {"memory", memory_json(answer.forecast)}, {"peak_bytes", answer.forecast.peak()}, {"memory_bytes", limit},
-      {"fits", answer.forecast.peak() <= limit}, {"batch_key", answer.batch_key},
-      {"largest_batch", answer.largest_batch}, {"more_may_fit", answer.more_may_fit}});
+      {"fits", answer.forecast.peak() <= limit}, {"micro_batches", std::max<int64_t>(train.micro_batches, 1)},
+      {"batch_key", answer.batch_key}, {"largest_batch", answer.largest_batch}, {"more_may_fit", answer.more_may_fit}});
 }
 
 void write_page(const PlanArguments& arguments, const Config& config, const PlanAnswer& answer) {
@@ -288,13 +287,14 @@ std::vector<PlanAnswer> plan_within(Config& config, uint64_t limit, bool exact, 
   std::vector<std::unique_ptr<SessionTask>> tasks(stages.size());
   for (size_t stage = 0; stage < stages.size();) {
     if (stages.size() > 1) config.process.rank = static_cast<int>(stage) * division.tensor;
-    stages[stage] =
-        plan_memory({.config = of_one_shard(config), .memory = limit, .exact = exact, .task = &tasks[stage]});
+    PlanRequest request{.config = of_one_shard(config), .memory = limit, .exact = exact, .task = &tasks[stage]};
+    if (may_cut) request.micro_batches = std::max<int64_t>(config.train.micro_batches, 1);
+    stages[stage] = plan_memory(request);
     const bool is_cut = may_cut && stages[stage].forecast.peak() > limit && double_micro_batches(config);
     stage = is_cut ? 0 : stage + 1;
   }
-  for (PlanAnswer& answer : stages)
-    answer.largest_batch *= config.train.data_shards * std::max<int64_t>(config.train.micro_batches, 1);
+  const int64_t kept = may_cut ? 1 : std::max<int64_t>(config.train.micro_batches, 1);
+  for (PlanAnswer& answer : stages) answer.largest_batch *= config.train.data_shards * kept;
   return stages;
 }
 
@@ -384,7 +384,7 @@ int plan(const PlanArguments& arguments) {
   const int exit_code = answer.forecast.peak() > limit ? 1 : 0;
   if (foresight.json) {
     if (!arguments.html.empty()) write_page(arguments, config, answer);
-    print_plan_json(answer, division, limit);
+    print_plan_json(answer, division, config.train, limit);
     return exit_code;
   }
   if (!answer.assumption.empty()) print("{}\n", answer.assumption);

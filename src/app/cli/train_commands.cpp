@@ -170,6 +170,7 @@ void print_checks(const CheckLine& line) {
 }
 
 int replay(const CheckArguments& arguments) {
+  if (arguments.json) fail_user("--json does not go with --replay: leave one of them out");
   if (!RunFolder(arguments.config).has_config())
     fail_user("'", arguments.config, "' is no run folder: --replay shows a step that a run has kept");
   const Config config = arguments.load(true);

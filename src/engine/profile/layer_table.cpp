@@ -114,7 +114,7 @@ std::string worst_ratios(const ProfileSummary& summary, size_t count) {
     for (size_t i = 0; i < std::min(count, found.size()); ++i) text += found[i].second;
     return text;
   };
-  return listed(slow, "backward passes longer than twice the forward pass:\n") +
+  return listed(slow, "backward passes longer than twice the forward pass, counting a module's own ops:\n") +
          listed(lost, "ops that lose most time to what arithmetic and memory allow:\n");
 }
 }  // namespace linnet

@@ -171,6 +171,7 @@ class ImageTask : public SessionTask {
            size_text(format_.height, format_.width, format_.channels);
   }
   const char* shorter_key() const override { return ""; }
+  int64_t host_batches() const override { return in_memory_ && !augmentation_of(config_, format_).any() ? 1 : 3; }
 
  protected:
   void begin() override {

@@ -62,10 +62,11 @@ struct PlannedRanks {
   PlanAnswer answer;  // of the largest rank
   std::vector<RankStages> stages;
   int layers = 0;
+  int64_t micro_batches = 0;
 };
 
 PlannedRanks plan_ranks_once(const ForesightRequest& request, const RankLayout& layout, int64_t micro_batches) {
-  PlannedRanks planned;
+  PlannedRanks planned{.micro_batches = micro_batches};
   for (int rank = 0; rank < layout.pipeline; ++rank) {
     Config config = config_of_rank(request, layout, rank);
     config.train.micro_batches = micro_batches;
@@ -102,6 +103,7 @@ double seconds_of(PlannedRanks one, const Network& network) {
 Foresight foresee_beside(const ForesightRequest& request, const RankLayout& layout, double alone) {
   PlannedRanks ranks = plan_ranks(request, layout);
   Foresight found{.layout = layout, .recompute = request.config.train.recompute, .plan = std::move(ranks.answer)};
+  found.micro_batches = ranks.micro_batches;
   found.fits = found.plan.forecast.peak() <= request.memory;
   found.simulated = step_of_ranks(std::move(ranks.stages), layout);
   found.step = forecast_step(found.simulated, request.network);

@@ -303,10 +303,15 @@ PlanAnswer plan_memory(const PlanRequest& request) {
   if (request.speed) answer.step_seconds = estimated_step_seconds(*session->trainer, *request.speed);
   if (request.visit || request.speed) return answer;
   const int64_t least = task->least(), most = std::min(task->most(), task->most_planned());
+  const int64_t copies = session->store.device().is_host() ? task->host_batches() : 0;
+  const auto kept = [&](const MemoryForecast& of) { return copies * of.bytes(MemoryKind::kBatch); };
+  const uint64_t kept_now = as_planned ? std::min(resident, kept(answer.forecast)) : 0;  // these are in `resident`
   answer.largest_batch = largest_fit(least, most, [&](int64_t size) {
     Config other = request.config;
     other.data.*task->batch_key() = size;
-    const uint64_t peak = forecast_memory(resident, make_session(other)->store).peak();
+    other.train.accumulate_steps /= request.micro_batches;
+    const MemoryForecast forecast = forecast_memory(resident, make_session(other)->store);
+    const uint64_t peak = forecast.peak() - kept_now + kept(forecast);
     if (size == least) answer.least_peak = peak;
     return peak <= request.memory;
   });

@@ -38,6 +38,7 @@ struct PlanRequest {
   bool exact = false;   // read any amount of data
   // Process memory beside the plan, data included; absent: measured. Set it to compare plans, as the process grows.
   std::optional<uint64_t> resident = {};
+  int64_t micro_batches = 1;  // in accumulate_steps, of which the largest batch has none
   // Estimates a step's time instead of the largest batch.
   std::optional<MachineSpeed> speed = {};
   // Keeps the data for the next plan with other batch sizes.
@@ -82,8 +83,9 @@ struct ForesightRequest {
 
 struct Foresight {
   RankLayout layout;
-  std::string recompute;  // "block" if needed to fit; else as configured
-  PlanAnswer plan;        // of one rank; with a pipeline the largest
+  std::string recompute;      // "block" if needed to fit; else as configured
+  int64_t micro_batches = 0;  // train.micro_batches of the plans
+  PlanAnswer plan;            // of one rank; with a pipeline the largest
   bool fits = true;
   StepForecast step;
   // The time of one rank for the same work, divided by the ranks' total time: 1 is a step without any loss.

@@ -23,6 +23,10 @@ std::string MemoryForecast::text() const {
   return joined(items, "", [&](const MemoryItem& item) { return line(item.name, item.bytes); }) + line("peak", peak());
 }
 
+uint64_t MemoryForecast::bytes(MemoryKind kind) const {
+  return sum_of<uint64_t>(items, [&](const MemoryItem& item) { return item.name == enum_name(kind) ? item.bytes : 0; });
+}
+
 MemoryForecast forecast_memory(uint64_t resident, const Store& store) {
   MemoryForecast forecast{.resident = resident};
   const Device& device = store.device();

@@ -18,6 +18,7 @@ struct MemoryForecast {
   std::string where = "the machine";
   uint64_t limit = 0;  // a device's free memory
   uint64_t peak() const;
+  uint64_t bytes(MemoryKind kind) const;
   std::string text() const;  // a table, one item a line, in MB
 };
 

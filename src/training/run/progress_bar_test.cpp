@@ -94,6 +94,21 @@ TEST(ProgressBar, LeavesABlankLineBehind) {
   EXPECT_EQ(line.find_first_not_of(' '), line.npos) << line;
 }
 
+// The first step's loss, which is far from later ones, does not stay in the figure.
+TEST(ProgressBar, ShowsThePlainMeanOfTheFirstLosses) {
+  const TemporaryFolder folder(::testing::TempDir() + "/progress");
+  PseudoTerminal terminal(200, "xterm");
+  RunReporter reporter(Config{}, folder.path() + "/metrics.jsonl", {});
+  constexpr double kRate = 1e-3, kSeconds = 0.1;
+  constexpr int64_t kSteps = 3;
+  for (int64_t step = 1; step <= kSteps; ++step)
+    reporter.step({.step = step},
+        {.loss = 6.0 - static_cast<double>(step), .grad_norm = 1, .tokens = 10, .finite = true}, kRate, kSeconds,
+        kSeconds * static_cast<double>(step), kSteps, {});
+  const std::string line = visible(terminal.written(), 200);
+  EXPECT_NE(line.find("step 3/3  loss 4.0000"), line.npos) << line;
+}
+
 TEST(ProgressBar, ADumbTerminalGetsWholeLines) {
   EXPECT_EQ(drawn(40, "dumb"), "step 1234/20000  loss 3.1416  lr 1.00e-03  12345 tokens/s  512 MB  1:02:05 left\r\n");
 }

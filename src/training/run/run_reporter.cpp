@@ -67,7 +67,8 @@ constexpr size_t kLongestLine = 4096;  // exceeds any line of metrics.jsonl
 
 double resident_mb() { return static_cast<double>(resident_bytes()) / 1e6; }
 
-double running_average(double average, double value, double keep) {
+double running_average(double average, double value, int64_t earlier, double most) {  // a plain mean at first
+  const double keep = std::min(most, static_cast<double>(earlier) / static_cast<double>(earlier + 1));
   return average == 0 ? value : keep * average + (1 - keep) * value;
 }
 
@@ -253,8 +254,8 @@ void RunReporter::sync() {
 void RunReporter::step(const Progress& progress, const StepReport& report, double rate, double seconds,
     double seconds_here, int64_t total_steps, std::optional<int64_t> skipped_steps) {
   const double speed = static_cast<double>(report.tokens) / seconds;
-  speed_ = running_average(speed_, speed, 0.98);
-  if (std::isfinite(report.loss)) loss_ = running_average(loss_, report.loss, 0.95);
+  speed_ = running_average(speed_, speed, steps_here_, 0.98);
+  if (std::isfinite(report.loss)) loss_ = running_average(loss_, report.loss, steps_here_, 0.95);
   if (progress.step % kMemoryEvery == 0) memory_mb_ = resident_mb();
   if (progress.step % config_.log_every == 0)
     write({.step = progress.step,
