@@ -307,7 +307,7 @@ int measure(Communicator& world, int threads, bool json) {
   // Within a machine processors copy the messages. Between machines the network may do so by itself.
   const auto starter = find_starter();
   const bool one_machine = starter && starter->ranks_here == world.size();
-  const int computing = threads > 0 ? threads : available_threads();
+  const int computing = threads_or_all(threads);
   const double gain = one_machine ? 1
                                   : gain_of_overlap(world, computing, std::span(sent).first(kBesideComputing),
                                         std::span(received).first(kBesideComputing));
