@@ -27,24 +27,22 @@ Config small(Config config) {
   return config;
 }
 
-bool has(const CheckBatch& batch, const char* name) { return batch.contains(name); }
-
 void describe_sequences(CheckSubject& subject) {
   const CheckBatch& batch = subject.batch;
-  if (has(batch, "reference")) return;  // a row's loss depends on another: answers are compared
-  if (has(batch, "target_in")) {
+  if (batch.contains("reference")) return;  // a row's loss depends on another: answers are compared
+  if (batch.contains("target_in")) {
     subject.sequences = {{.tokens = "source", .lengths = "source_lengths", .targets = ""},
         {.tokens = "target_in", .lengths = "target_lengths", .targets = "target_out"}};
     subject.labels = {"target_out"};
-  } else if (has(batch, "tokens") && has(batch, "lengths")) {
+  } else if (batch.contains("tokens") && batch.contains("lengths")) {
     subject.sequences = {{.tokens = "tokens", .lengths = "lengths", .targets = ""}};
-    subject.labels = {has(batch, "labels") ? "labels" : "targets"};
-    if (has(batch, "positions")) subject.flat_positions = "positions";
-    subject.labels_are_positions = has(batch, "labels") && !has(batch, "weights") &&  // first and last token
+    subject.labels = {batch.contains("labels") ? "labels" : "targets"};
+    if (batch.contains("positions")) subject.flat_positions = "positions";
+    subject.labels_are_positions = batch.contains("labels") && !batch.contains("weights") &&  // first and last token
                                    batch.at("labels").size() == 2 * batch.at("lengths").size();
     // An example of embeddings is several texts.
-    subject.rows_are_apart = !has(batch, "weights") || batch.at("weights").size() == batch.at("lengths").size();
-  } else if (has(batch, "tokens")) {
+    subject.rows_are_apart = !batch.contains("weights") || batch.at("weights").size() == batch.at("lengths").size();
+  } else if (batch.contains("tokens")) {
     subject.sequences = {{.tokens = "tokens", .lengths = "", .targets = "targets"}};
     subject.labels = {"targets"};
   }

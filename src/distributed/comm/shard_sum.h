@@ -54,6 +54,9 @@ std::vector<ShardNode> nodes_of_shards(int64_t first, int64_t count);
 // Throws a user error if the ranks cannot divide the shards evenly.
 void check_share(const ShardShare& share);
 
+// Floats of a node received at once on the host, few enough for the cache.
+constexpr size_t kShardPiece = size_t{1} << 16;
+
 class ShardSum {
  public:
   // `workspace`: workspace_size() floats; it must outlive this.
