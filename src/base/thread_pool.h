@@ -3,6 +3,7 @@
 // For deterministic results a kernel divides its work into tasks by shape alone, never by the number of threads, and
 // each task writes its own part of the result.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
@@ -15,6 +16,7 @@
 #include <thread>
 #include <vector>
 #include "base/functions.h"
+#include "base/numbers.h"
 
 namespace linnet {
 class ThreadPool {
@@ -58,6 +60,11 @@ class ThreadPool {
   bool may_stop_ = false;  // the calling thread's alone
 };
 
+// body(begin, end) over ranges of `step` indices that cover [0, count) once.
+template <class Body> void for_steps(ThreadPool& pool, int64_t count, int64_t step, const Body& body) {
+  pool.run(ceil_div(count, step), [&](int64_t task, int) { body(task * step, std::min(count, (task + 1) * step)); });
+}
+
 // While one lives, a stop request ends the pool's work at its next kernel by Stopped. For work that may be abandoned at
 // any kernel: an evaluation, or a training step before its optimizer.
 class StopPoints {
@@ -72,6 +79,8 @@ class StopPoints {
 
 // The number of threads this process may use, by affinity mask and cgroup CPU quota; at least 1.
 int available_threads();
+// `asked`, or with 0 or less available_threads().
+inline int threads_or_all(int asked) { return asked > 0 ? asked : available_threads(); }
 
 // Starts a thread. If it is refused (`ulimit -u`, a container's process limit, too little address space), throws a
 // system error of one line that names the limits.

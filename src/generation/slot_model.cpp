@@ -1,5 +1,4 @@
 #include "generation/slot_model.h"
-#include <tuple>
 #include "base/fail.h"
 #include "engine/ops/reduce/reduce.h"
 #include "models/nn/low_rank.h"
@@ -32,19 +31,13 @@ void bind_generation_inputs(Store& store, const std::vector<const Graph*>& graph
       if (type.bytes() > have.bytes()) have = type;
     }
   for (const bool floats : {false, true}) {
-    std::vector<std::tuple<std::string, size_t, size_t>> locations;  // name, offset, bytes
-    size_t offset = 0;
-    for (const auto& [name, type] : largest) {
-      if (store.has(name) || is_float(type.dtype) != floats) continue;
-      locations.emplace_back(name, offset, type.bytes());
-      offset += (type.bytes() + 63) / 64 * 64;
-    }
-    if (locations.empty()) continue;
-    Location begin{};
-    if (!floats) begin.region = store.add_region("decoding batch", MemoryKind::kBatch, offset);
-    else if (!cache) begin.region = store.add_region("decoding cache", MemoryKind::kCache, offset);
-    else begin = *cache, store.grow_region(begin.region, begin.offset + offset);
-    for (const auto& [name, start, bytes] : locations) store.bind(name, {begin.region, begin.offset + start}, bytes);
+    Store::Parts parts;
+    for (const auto& [name, type] : largest)
+      if (!store.has(name) && is_float(type.dtype) == floats) parts.emplace_back(name, type.bytes());
+    if (parts.empty()) continue;
+    if (!floats) store.declare_together("decoding batch", MemoryKind::kBatch, parts);
+    else if (!cache) store.declare_together("decoding cache", MemoryKind::kCache, parts);
+    else store.bind_together(*cache, parts);
   }
 }
 }  // namespace

@@ -13,7 +13,6 @@
 #include "training/run/memory_report.h"
 #include "training/run/run_folder.h"
 #include "training/run/run_setup.h"
-#include "training/trainer/checkpoint.h"
 
 namespace linnet {
 namespace {

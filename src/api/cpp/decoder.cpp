@@ -68,8 +68,8 @@ struct TextGenerator::State {
                 .max_length = options.max_length > 0 ? options.max_length : model.max_length(),
                 .cache = options.cache,
                 .independent_prompts = options.same_bits,
-                .threads = options.threads > 0 ? options.threads : available_threads()}),
-        pool(options.threads > 0 ? options.threads : available_threads()) {
+                .threads = threads_or_all(options.threads)}),
+        pool(threads_or_all(options.threads)) {
     store.allocate();
     store.touch();
     if (layout.constant_count() > 0) layout.initialize_constants(store.as<float>(state::kConstants), pool);

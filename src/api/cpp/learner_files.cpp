@@ -208,7 +208,7 @@ TrainerOptions trainer_options(const LearnerOptions& options, const Store* weigh
   check_number("average_decay", options.average_decay, 1);
   TrainerOptions trainer{.optimizer = attrs_of(options.optimizer),
       .accumulate_steps = options.accumulate,
-      .threads = options.threads > 0 ? options.threads : available_threads(),
+      .threads = threads_or_all(options.threads),
       .seed = options.seed,
       .memory = options.memory,
       .training = options.training,

@@ -378,7 +378,7 @@ int bench(const BenchArguments& arguments) {
   if (!on_gpu && precision == Precision::kTf32) fail_user("tf32 is a GPU's precision: --device cuda");
   const bool int8 = arguments.precision == "int8";
   if (on_gpu && int8) fail_user("training in int8 is for the CPU: leave --device out");
-  const int threads = arguments.threads > 0 ? arguments.threads : available_threads();
+  const int threads = threads_or_all(arguments.threads);
   if (arguments.name == "infer")
     return (is_decoder(arguments.model) ? bench_decoder : bench_encoder)(arguments, threads);
   if (arguments.name == "peak") return print_peak(arguments, precision, threads);

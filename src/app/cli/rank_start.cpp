@@ -250,9 +250,7 @@ double measured_seconds(Communicator& world, std::span<const std::byte> sent, st
 // Threads that compute until the end of their scope.
 class BusyThreads {
  public:
-  explicit BusyThreads(int threads) {
-    for (int i = 0; i < threads; ++i) threads_.emplace_back([this](const std::stop_token& stop) { compute(stop); });
-  }
+  explicit BusyThreads(int threads) : threads_(threads, [this](const std::stop_token& stop) { compute(stop); }) {}
   int64_t done() const { return done_.load(std::memory_order_relaxed); }
 
  private:
@@ -267,7 +265,7 @@ class BusyThreads {
     }
   }
   std::atomic<int64_t> done_{0};
-  std::vector<std::jthread> threads_;  // last, so that they end first
+  StoppingThreads threads_;
 };
 
 // The gain from `threads` of each rank computing during exchanges, over doing one after the other: the sum of the
@@ -307,7 +305,7 @@ int measure(Communicator& world, int threads, bool json) {
   // Within a machine processors copy the messages. Between machines the network may do so by itself.
   const auto starter = find_starter();
   const bool one_machine = starter && starter->ranks_here == world.size();
-  const int computing = threads > 0 ? threads : available_threads();
+  const int computing = threads_or_all(threads);
   const double gain = one_machine ? 1
                                   : gain_of_overlap(world, computing, std::span(sent).first(kBesideComputing),
                                         std::span(received).first(kBesideComputing));

@@ -221,7 +221,7 @@ bool wants_workload(const ProfileArguments& arguments) {
 ProfileSummary profile_of(const ProfileArguments& arguments) {
   if (!wants_workload(arguments)) return profile_run(arguments.load(), arguments.steps_profiled);
   MeasureOptions options{.backend = &open_backend(arguments.device.empty() ? "cpu" : arguments.device)};
-  options.threads = arguments.threads > 0 ? arguments.threads : available_threads();
+  options.threads = threads_or_all(arguments.threads);
   force_isa(arguments.isa.empty() ? "auto" : arguments.isa);
   return profile_layers(make_workload(arguments.config), options, arguments.steps_profiled);
 }

@@ -35,12 +35,7 @@ void all_gather_parts(Communicator& world, std::span<std::byte> all, FunctionRef
 
 Slice bytes_of_values(Slice values, size_t size) { return {values.first * size, values.count * size}; }
 
-constexpr size_t kSummedPiece = size_t{1} << 18;  // floats that are summed at once
-constexpr size_t kFew = 4096;                     // floats that every rank sends whole: one exchange in place of two
 constexpr size_t kThreadPiece = size_t{1} << 14;  // floats that a thread adds at once
-
-// With few values, each rank computes the whole sum.
-bool sends_whole(size_t values, size_t ranks) { return values * ranks <= kFew; }
 
 // to = the sum of the parts in order; `to` is one of them.
 void add_in_order(ThreadPool& pool, std::span<const float* const> parts, float* to, size_t count) {

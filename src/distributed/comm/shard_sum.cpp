@@ -4,9 +4,8 @@
 
 namespace linnet {
 namespace {
-// Floats of a node received at once: on the host few enough for the cache, on a device enough to amortize a message.
-constexpr size_t kPiece = size_t{1} << 16, kDevicePiece = size_t{1} << 22;
-constexpr size_t kTask = size_t{1} << 14;  // floats that a thread adds at once
+constexpr size_t kDevicePiece = size_t{1} << 22;  // floats of a node received at once: they amortize a message
+constexpr size_t kTask = size_t{1} << 14;         // floats that a thread adds at once
 
 size_t nodes_of_others(const ShardShare& share) {
   return sum_of<size_t>(share.ranks, [&](int rank) { return rank == share.rank ? 0 : share.nodes_of(rank).size(); });
@@ -56,11 +55,12 @@ void move_values(ThreadPool& pool, std::span<float> into, std::span<float> from)
 }
 
 size_t ShardSum::workspace_size(const ShardShare& share, size_t values, bool on_device) {
-  return nodes_of_others(share) * std::min(on_device ? kDevicePiece : kPiece, std::max<size_t>(values, 1));
+  return nodes_of_others(share) * std::min(on_device ? kDevicePiece : kShardPiece, std::max<size_t>(values, 1));
 }
 
 ShardSum::ShardSum(Communicator& world, DeviceRanks* device, const ShardShare& share, std::span<float> workspace)
-    : world_(world), device_(device), share_(share), workspace_(workspace), piece_(device ? kDevicePiece : kPiece) {
+    : world_(world), device_(device), share_(share), workspace_(workspace),
+      piece_(device ? kDevicePiece : kShardPiece) {
   nodes_of_ = mapped(share.ranks, [&](int rank) { return share.nodes_of(rank); });
   const auto all = sum_of<size_t>(nodes_of_, [](const auto& nodes) { return nodes.size(); });
   round_nodes_.assign(share.ranks, {ShardNode{}});

@@ -54,6 +54,9 @@ std::vector<ShardNode> nodes_of_shards(int64_t first, int64_t count);
 // Throws a user error if the ranks cannot divide the shards evenly.
 void check_share(const ShardShare& share);
 
+// Floats of a node received at once on the host, few enough for the cache.
+constexpr size_t kShardPiece = size_t{1} << 16;
+
 class ShardSum {
  public:
   // `workspace`: workspace_size() floats; it must outlive this.
@@ -109,13 +112,11 @@ class ShardSum {
   ShardStack stack_;
 };
 
-// The pool's threads call body(begin, end) for ranges of at most `most` that cover [0, count) once.
+// body(begin, end) over ranges of at most `most` that cover [0, count) once. A single range is left to the caller's
+// thread, and is no stop point.
 template <class Body> void in_ranges(ThreadPool& pool, size_t count, size_t most, const Body& body) {
   if (count <= most) return body(size_t{0}, count);
-  pool.run(static_cast<int64_t>(ceil_div(count, most)), [&](int64_t task, int) {
-    const size_t begin = static_cast<size_t>(task) * most;
-    body(begin, std::min(count, begin + most));
-  });
+  for_steps(pool, static_cast<int64_t>(count), static_cast<int64_t>(most), body);
 }
 
 void add_values(ThreadPool& pool, float* into, const float* from, size_t count);  // into[i] += from[i]

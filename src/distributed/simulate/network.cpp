@@ -6,6 +6,7 @@
 #include "base/functions.h"
 #include "base/numbers.h"
 #include "base/text.h"
+#include "distributed/comm/tensor_group.h"
 #include "distributed/simulate/training_step.h"
 
 namespace linnet {
@@ -21,11 +22,6 @@ std::string in_units(double value, std::span<const QuantityUnit> descending) {
   while (unit != &descending.back() && value < unit->factor) ++unit;
   return printed("%.4g", value / unit->factor) + std::string(unit->name);
 }
-
-// The same sizes as in comm/; traffic_test.cpp compares them.
-constexpr size_t kShardPiece = size_t{1} << 16;   // floats of a node in one exchange: distributed/comm/shard_sum.cpp
-constexpr size_t kTensorPiece = size_t{1} << 18;  // floats summed at once, and
-constexpr size_t kTensorFew = 4096;  // floats that every rank sends whole: distributed/comm/communicator.cpp
 
 double bytes_of(size_t values) { return 4.0 * static_cast<double>(values); }
 
@@ -141,11 +137,11 @@ Traffic sum_everywhere_traffic(size_t values, const ShardShare& share) {
 Traffic all_reduce_traffic(size_t values, int ranks) {
   if (ranks == 1 || values == 0) return {};
   const auto count = static_cast<size_t>(ranks), others = count - 1;
-  if (values * count <= kTensorFew)
+  if (sends_whole(values, count))
     return {.exchanges = 1, .port_bytes = bytes_of(values * others), .sent_bytes = bytes_of(values * others)};
   Traffic traffic;
-  for (size_t done = 0; done < values; done += kTensorPiece) {
-    const size_t piece = std::min(kTensorPiece, values - done);
+  for (size_t done = 0; done < values; done += kSummedPiece) {
+    const size_t piece = std::min(kSummedPiece, values - done);
     const size_t busiest =
         busiest_rank(ranks, piece, [&](size_t rank) { return piece * (rank + 1) / count - piece * rank / count; });
     traffic += {.exchanges = 2,

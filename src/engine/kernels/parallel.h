@@ -12,12 +12,7 @@ namespace linnet {
 constexpr int64_t kSerialWork = 16384;
 constexpr int64_t kTaskWork = 8192;
 
-// body(begin, end) over ranges of `step` indices that cover [0, count) once.
-template <class Body> void for_steps(ThreadPool& pool, int64_t count, int64_t step, const Body& body) {
-  pool.run(ceil_div(count, step), [&](int64_t task, int) { body(task * step, std::min(count, (task + 1) * step)); });
-}
-
-// The same, with ranges of some size. `work`: elements touched per index.
+// body(begin, end) over ranges of some size that cover [0, count) once. `work`: elements touched per index.
 template <class Body> void for_ranges(ThreadPool& pool, int64_t count, int64_t work, const Body& body) {
   if (count <= 0) return;
   work = std::max<int64_t>(work, 1);

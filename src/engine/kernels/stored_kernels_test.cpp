@@ -106,7 +106,7 @@ TEST(StoredKernels, SumsOfRows) {
     std::vector<float> want;
     const auto sums = [&, rows = rows, width = width](StoredFloats from, ThreadPool& pool) {
       std::vector<float> out(static_cast<size_t>(width)), work(sum_rows_workspace(rows, width) / sizeof(float));
-      sum_rows(rows, width, from, out.data(), false, work.data(), pool);
+      sum_rows(rows, width, from, out.data(), work.data(), pool);
       return out;
     };
     for_every_isa(

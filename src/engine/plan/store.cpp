@@ -32,13 +32,19 @@ void Store::declare(const std::string& name, MemoryKind kind, size_t bytes) {
   bind(name, {add_region(name, kind, bytes), 0}, bytes);
 }
 
-void Store::declare_together(std::string region, MemoryKind kind, const Parts& parts) {
-  constexpr size_t kLine = 64;
-  const auto end = sum_of<size_t>(parts, [](const auto& part) { return round_up(part.second, kLine); });
-  const RegionId id = add_region(std::move(region), kind, end);
-  size_t offset = 0;
-  for (const auto& [name, bytes] : parts)
-    bind(name, {id, std::exchange(offset, offset + round_up(bytes, kLine))}, bytes);
+RegionId Store::declare_together(std::string region, MemoryKind kind, const Parts& parts, size_t alignment) {
+  const RegionId id = add_region(std::move(region), kind, 0);
+  bind_together({id, 0}, parts, alignment);
+  return id;
+}
+
+void Store::bind_together(Location begin, const Parts& parts, size_t alignment) {
+  for (const auto& [name, bytes] : parts) {
+    const Location location = begin;
+    begin.offset += round_up(bytes, alignment);
+    grow_region(begin.region, begin.offset);
+    bind(name, location, bytes);
+  }
 }
 
 const Location& Store::find(const std::string& name, size_t bytes) const {

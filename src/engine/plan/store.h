@@ -80,10 +80,12 @@ class Store {
   RegionId share_region(const Store& owner, RegionId region);
   // Binds `name` to up to `capacity` bytes at `location`: a batch input has another shape in each bucket.
   void bind(const std::string& name, Location location, size_t capacity);
-  // Adds a region bound to its name, or one for several names, each on its own cache lines.
+  // Adds a region bound to its name, or one for several names, each on its own cache lines or with a larger alignment.
   void declare(const std::string& name, MemoryKind kind, size_t bytes);
   using Parts = std::vector<std::pair<std::string, size_t>>;  // names and bytes
-  void declare_together(std::string region, MemoryKind kind, const Parts& parts);
+  RegionId declare_together(std::string region, MemoryKind kind, const Parts& parts, size_t alignment = 64);
+  // The same from `begin` on in a region that grows to hold them.
+  void bind_together(Location begin, const Parts& parts, size_t alignment = 64);
 
   bool has(const std::string& name) const { return bindings_.contains(name); }
   const Location& find(const std::string& name, size_t bytes) const;  // internal error when unknown or too small

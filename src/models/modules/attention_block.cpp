@@ -22,10 +22,6 @@ AttentionOptions options_for(const LayerConfig& config, const Module& module) {
   return options;
 }
 
-Initializer or_glorot(const Initializer& initializer, int64_t parts) {
-  return initializer ? initializer : xavier_uniform(parts);
-}
-
 Initializer scale_rows(Initializer initializer, int64_t rows, double scale) {
   if (scale == 1) return initializer;
   return [=](std::span<float> values, const Shape& shape, const std::function<double()>& uniform) {

@@ -84,6 +84,11 @@ struct LayerConfig {
   int64_t key_width() const { return key_heads() * size(); }
 };
 
+// The initializer, or if it is empty Glorot's rule for a weight that stacks `parts`.
+inline Initializer or_glorot(const Initializer& initializer, int64_t parts = 1) {
+  return initializer ? initializer : xavier_uniform(parts);
+}
+
 struct SelfAttention;
 struct CrossAttention;
 

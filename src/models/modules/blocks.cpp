@@ -7,8 +7,6 @@
 
 namespace linnet {
 namespace {
-Initializer or_glorot(const Initializer& initializer) { return initializer ? initializer : xavier_uniform(); }
-
 // Pre-LN: x + dropout(f(norm(x))); post-LN: norm(x + dropout(f(x))).
 template <class SubLayer> Tensor residual(Tensor x, NormPlace place, LayerNorm& norm, Dropout& dropout, SubLayer f) {
   if (place == NormPlace::kInput) return x + dropout(f(norm(x)));

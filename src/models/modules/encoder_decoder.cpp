@@ -39,6 +39,11 @@ TargetRows step_targets(Tensor tokens, const DecodeStep& step) {
       .keys = step.max_length};
 }
 
+void EncoderDecoder::prefill(Tensor source, Tensor source_lengths, const CacheSlots& memory) {
+  const Tensor encoded = encode(source, source_lengths);
+  for (DecoderLayer& layer : decoder_layers()) keep_memory(layer.cross_attn, encoded, memory);
+}
+
 Loss translation_loss(EncoderDecoder& model, Trace& trace, const TranslationSizes& sizes, double label_smoothing) {
   const auto [batch, source_length, target_length] = sizes;
   const auto ids = [&](const char* name, Shape shape) { return trace.graph().input(name, {DType::kI32, shape}); };

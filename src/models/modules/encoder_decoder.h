@@ -1,6 +1,6 @@
 // The interface of encoder-decoders for training and generation.
 #pragma once
-#include "models/modules/attention_block.h"
+#include "models/modules/blocks.h"
 #include "models/nn/loss.h"
 #include "models/nn/trace.h"
 
@@ -30,8 +30,9 @@ TargetRows step_targets(Tensor tokens, const DecodeStep& step);  // tokens i32 [
 struct EncoderDecoder : Module {
   virtual int64_t output_vocab_size() const = 0;
   virtual int64_t max_length() const = 0;  // the most positions a source or a target may have
-  virtual const LayerConfig& decoder_attention() const = 0;
-  int64_t width() const { return decoder_attention().width; }
+  virtual ModuleList<DecoderLayer>& decoder_layers() = 0;
+  const LayerConfig& decoder_attention() { return decoder_layers()[0].self_attn.config; }
+  int64_t width() { return decoder_attention().width; }
 
   // source i32 [B, S], lengths i32 [B] -> [B, S, D]
   virtual Tensor encode(Tensor source, Tensor source_lengths) = 0;
@@ -47,7 +48,7 @@ struct EncoderDecoder : Module {
 
   // For generation: encodes source i32 [B, S], S <= memory.max_length, and stores the decoder's keys and values of row
   // b in row memory.rows[b] of its states.
-  virtual void prefill(Tensor source, Tensor source_lengths, const CacheSlots& memory) = 0;
+  virtual void prefill(Tensor source, Tensor source_lengths, const CacheSlots& memory);
 };
 
 // Token cross-entropy. Inputs, all i32: "source" [B, S], "source_lengths" [B], "target_in" [B, T] (begin, then the
@@ -66,7 +67,7 @@ struct Ensemble : EncoderDecoder {
   int64_t output_vocab_size() const override { return members_.front()->output_vocab_size(); }
   int64_t max_length() const override;
   // Of the first member. encode() is an internal error: each member has its own encoder.
-  const LayerConfig& decoder_attention() const override { return members_.front()->decoder_attention(); }
+  ModuleList<DecoderLayer>& decoder_layers() override { return members_.front()->decoder_layers(); }
   Tensor encode(Tensor source, Tensor source_lengths) override;
   Tensor decode(const TargetRows& rows) override;
   Tensor target_logits(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths) override;

@@ -104,9 +104,4 @@ Tensor T5::loss(
   return linear_cross_entropy_sum(
       hidden(source, source_lengths, target_in), head_weight(), std::nullopt, targets, label_smoothing);
 }
-
-void T5::prefill(Tensor source, Tensor source_lengths, const CacheSlots& memory) {
-  const Tensor encoded = encode(source, source_lengths);
-  for (size_t i = 0; i < decoder.layers.size(); ++i) keep_memory(decoder.layers[i].cross_attn, encoded, memory);
-}
 }  // namespace linnet

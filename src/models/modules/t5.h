@@ -56,9 +56,8 @@ struct T5 : EncoderDecoder {
   }
 
   int64_t output_vocab_size() const override { return config.vocab_size; }
-  const LayerConfig& decoder_attention() const override { return decoder.layers[0].self_attn.config; }
+  ModuleList<DecoderLayer>& decoder_layers() override { return decoder.layers; }
   int64_t max_length() const override { return 1 << 20; }  // distances have no end
-  void prefill(Tensor source, Tensor source_lengths, const CacheSlots& memory) override;
 
   const T5Config config;
   Embedding tokens;

@@ -142,9 +142,4 @@ Tensor Transformer::loss(Tensor source, Tensor source_lengths, Tensor target_in,
     double label_smoothing) {
   return head.loss(hidden(source, source_lengths, target_in, target_lengths), target_table(), targets, label_smoothing);
 }
-
-void Transformer::prefill(Tensor source, Tensor source_lengths, const CacheSlots& memory) {
-  const Tensor encoded = encode(source, source_lengths);
-  for (size_t i = 0; i < decoder.layers.size(); ++i) keep_memory(decoder.layers[i].cross_attn, encoded, memory);
-}
 }  // namespace linnet

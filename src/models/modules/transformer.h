@@ -72,9 +72,8 @@ struct Transformer : EncoderDecoder {
   }
 
   int64_t output_vocab_size() const override { return config.target_vocab; }
-  const LayerConfig& decoder_attention() const override { return decoder.layers[0].self_attn.config; }
+  ModuleList<DecoderLayer>& decoder_layers() override { return decoder.layers; }
   int64_t max_length() const override { return config.max_seq_len; }
-  void prefill(Tensor source, Tensor source_lengths, const CacheSlots& memory) override;
 
   const TransformerConfig config;
   std::optional<Embedding> shared_embedding, source_embedding, target_embedding;

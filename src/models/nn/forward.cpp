@@ -8,7 +8,7 @@
 namespace linnet {
 Forward::Forward(const Module& model, const std::vector<Function>& functions, const ForwardOptions& options)
     : layout_(model, {}, options.quantization), store_(open_backend(options.device)),
-      pool_(options.threads > 0 ? options.threads : available_threads()) {
+      pool_(threads_or_all(options.threads)) {
   std::vector<Graph> graphs;
   for (const Function& function : functions) {
     Trace trace({.layout = &layout_});

@@ -34,7 +34,7 @@ std::pair<std::string, std::string> split_model(const std::string& description) 
   // The last part, also of "runs/gpt/" and "..".
   const std::filesystem::path whole = std::filesystem::absolute(description + "/.").lexically_normal();
   std::string name = whole.parent_path().filename().string();
-  if (constexpr std::string_view kEnding = ".linnet"; name.size() > kEnding.size() && name.ends_with(kEnding))
+  if (constexpr std::string_view kEnding = kPackedEnding; name.size() > kEnding.size() && name.ends_with(kEnding))
     name.resize(name.size() - kEnding.size());
   return {name, description};
 }

@@ -1,7 +1,6 @@
 #include "serving/loaded/loaded_model.h"
 #include <algorithm>
 #include <condition_variable>
-#include <cstring>
 #include <filesystem>
 #include <set>
 #include "base/fail.h"

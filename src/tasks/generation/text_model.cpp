@@ -10,7 +10,7 @@
 namespace linnet {
 TextModel::TextModel(const std::string& folder, const TextGenerationOptions& options)
     : options_(options), quantization_(folder_quantization(folder, options.quantize, options.keep)),
-      adapters_(parse_adapters(options.adapters)), pool_(options.threads > 0 ? options.threads : available_threads()),
+      adapters_(parse_adapters(options.adapters)), pool_(threads_or_all(options.threads)),
       store_(open_backend(options.device)) {}
 
 TextJob TextModel::prepare(const TextRequest& request, bool warn) const {

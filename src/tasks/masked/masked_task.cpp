@@ -8,7 +8,6 @@
 #include "training/run/pretrained_run.h"
 #include "training/run/run_folder.h"
 #include "training/run/run_setup.h"
-#include "training/trainer/checkpoint.h"
 
 namespace linnet {
 namespace {

@@ -23,7 +23,7 @@ void check_samples(const char* key, int64_t count, double bytes_each) {
 constexpr double kDatePairBytes = 250;  // two strings, their tokens and offsets
 
 ParallelText generate_dates(
-    const Config& config, DateSplit split, const char* key, int64_t count, std::vector<int>* formats = nullptr) {
+    const Config& config, DateSplit split, const char* key, int64_t count, std::vector<int>* formats) {
   check_samples(key, count, kDatePairBytes);
   ParallelText text;
   for (int64_t i = 0; i < count; ++i) {
@@ -64,6 +64,15 @@ ParallelText generate_random(const Config& config, uint64_t split, const char* k
   check_samples(key, count, 2 * (100 + kTokenBytes * 0.75 * static_cast<double>(config.model.max_seq_len)));
   return {random_lines(config, 2 * split, count), random_lines(config, 2 * split + 1, count)};
 }
+
+// Examples of a task that the program makes itself. `formats`: of dates.
+ParallelText generate(
+    const Config& config, DateSplit split, const char* key, int64_t count, std::vector<int>* formats = nullptr) {
+  if (task_row(config).origin == ExampleOrigin::kDates) return generate_dates(config, split, key, count, formats);
+  return generate_random(config, static_cast<uint64_t>(split), key, count);
+}
+
+bool reads_files(const Config& config) { return task_row(config).origin == ExampleOrigin::kFiles; }
 
 ParallelText read_split(const Config& config, const char* name, const std::string& tsv, const std::string& source,
     const std::string& target) {
@@ -113,43 +122,29 @@ void hold_out(Corpus& corpus, const DataConfig& data) {
 Corpus load_training_corpus(const Config& config) {
   const DataConfig& data = config.data;
   Corpus corpus;
-  switch (task_row(config).origin) {
-    case ExampleOrigin::kDates:
-      corpus.train = generate_dates(config, DateSplit::kTrain, "train_samples", data.train_samples);
-      corpus.valid = generate_dates(config, DateSplit::kValid, "valid_samples", data.valid_samples);
-      break;
-    case ExampleOrigin::kRandom:
-      corpus.train = generate_random(config, 0, "train_samples", data.train_samples);
-      corpus.valid = generate_random(config, 1, "valid_samples", data.valid_samples);
-      break;
-    case ExampleOrigin::kFiles:
-      corpus.train = read_split(config, "train", data.train_tsv, data.train_source, data.train_target);
-      if (has_valid_files(data))
-        corpus.valid = read_split(config, "valid", data.valid_tsv, data.valid_source, data.valid_target);
-      else hold_out(corpus, data);
-      break;
+  if (!reads_files(config)) {
+    corpus.train = generate(config, DateSplit::kTrain, "train_samples", data.train_samples);
+    corpus.valid = generate(config, DateSplit::kValid, "valid_samples", data.valid_samples);
+    return corpus;
   }
+  corpus.train = read_split(config, "train", data.train_tsv, data.train_source, data.train_target);
+  if (has_valid_files(data))
+    corpus.valid = read_split(config, "valid", data.valid_tsv, data.valid_source, data.valid_target);
+  else hold_out(corpus, data);
   return corpus;
 }
 
 Corpus load_test_corpus(const Config& config) {
   const DataConfig& data = config.data;
   Corpus corpus;
-  switch (task_row(config).origin) {
-    case ExampleOrigin::kDates:
-      corpus.test = generate_dates(config, DateSplit::kTest, "test_samples", data.test_samples, &corpus.test_formats);
-      break;
-    case ExampleOrigin::kRandom: corpus.test = generate_random(config, 2, "test_samples", data.test_samples); break;
-    case ExampleOrigin::kFiles:
-      corpus.test = read_split(config, "test", data.test_tsv, data.test_source, data.test_target);
-      break;
-  }
+  if (reads_files(config)) corpus.test = read_split(config, "test", data.test_tsv, data.test_source, data.test_target);
+  else corpus.test = generate(config, DateSplit::kTest, "test_samples", data.test_samples, &corpus.test_formats);
   return corpus;
 }
 
 ParallelText load_valid_split(const Config& config) {
   const DataConfig& data = config.data;
-  if (task_row(config).origin == ExampleOrigin::kFiles && has_valid_files(data))
+  if (reads_files(config) && has_valid_files(data))
     return read_split(config, "valid", data.valid_tsv, data.valid_source, data.valid_target);
   return load_training_corpus(config).valid;
 }

@@ -1,6 +1,5 @@
 #include "training/trainer/resident.h"
 #include "base/fail.h"
-#include "base/numbers.h"
 #include "engine/ops/resident/resident.h"
 #include "engine/passes/rewriter.h"
 
@@ -97,16 +96,11 @@ ResidentSteps::ResidentSteps(
 // Three regions: the data; what begin_chunk() uploads at once ("resident.chunk"); the ring, which is read back.
 void ResidentSteps::declare(const Graph& graph) {
   const auto bind_in_one = [&](const char* region, MemoryKind kind, const std::vector<std::string>& names) {
-    size_t bytes = 0;
-    const RegionId id = store_.add_region(region, kind, 0);
+    Store::Parts parts;
     for (const std::string& name : names)
-      if (const auto input = graph.find_input(kPrefix + name)) {
-        const size_t size = graph.value(*input).type.bytes();
-        store_.grow_region(id, bytes + round_up(size, kDeviceAlignment));
-        store_.bind(kPrefix + name, {id, bytes}, size);
-        bytes += round_up(size, kDeviceAlignment);
-      }
-    return std::pair{id, bytes};
+      if (const auto input = graph.find_input(kPrefix + name))
+        parts.emplace_back(kPrefix + name, graph.value(*input).type.bytes());
+    return store_.declare_together(region, kind, parts, kDeviceAlignment);
   };
   std::vector<std::string> names;
   for (const auto& [name, type] : options_.data) {
@@ -115,9 +109,9 @@ void ResidentSteps::declare(const Graph& graph) {
     if (type.shape[0] != options_.data[0].type.shape[0]) fail_user("resident data \"", name, "\" are not as many");
   }
   bind_in_one("resident data", MemoryKind::kData, names);
-  const auto [chunk, bytes] =
+  const RegionId chunk =
       bind_in_one("steps to come", MemoryKind::kConstants, {"cursor", state::kControl, state::kRandom, "order"});
-  store_.bind(kPrefix + "chunk", {chunk, 0}, bytes);
+  store_.bind(kPrefix + "chunk", {chunk, 0}, store_.regions()[chunk].bytes);
   bind_in_one("loss ring", MemoryKind::kConstants, {"ring"});
 }
 

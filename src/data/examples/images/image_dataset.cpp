@@ -83,7 +83,7 @@ Histogram histogram_of(const ImageDataset& dataset, int threads) {
   const auto channels = static_cast<size_t>(dataset.channels);
   Histogram sum(channels);
   if (dataset.in_memory()) return count_values(dataset.pixels, sum), sum;
-  ThreadPool pool(threads > 0 ? threads : available_threads());
+  ThreadPool pool(threads_or_all(threads));
   const auto bytes = static_cast<size_t>(dataset.image_bytes());
   std::vector<Histogram> parts(pool.size(), Histogram(channels));
   std::vector<std::vector<uint8_t>> images(parts.size(), std::vector<uint8_t>(bytes));

@@ -264,7 +264,7 @@ ImageDataset read_image_folder(
 }
 
 ImageDataset read_image_files(const std::vector<std::string>& files, const ImageLoading& loading) {
-  ThreadPool pool(loading.threads > 0 ? loading.threads : available_threads());
+  ThreadPool pool(threads_or_all(loading.threads));
   const ImageInfo info = common_info(files, loading.size, pool);
   ImageDataset dataset{
       .count = std::ssize(files), .height = info.height, .width = info.width, .channels = info.channels};

@@ -6,11 +6,10 @@
 #include "engine/kernels/stored_floats.h"
 
 namespace linnet {
-// Bytes of scratch memory for sum and sum_of_squares, aligned for double.
+// Bytes of scratch memory for sum_of_squares, aligned for double.
 size_t sum_workspace(int64_t n);
 
 // Added up in double, 4096 elements at a time.
-double sum(int64_t n, const float* x, void* workspace, ThreadPool& pool);
 double sum_of_squares(int64_t n, const float* x, void* workspace, ThreadPool& pool);
 // The partial sums of sum_of_squares(), one for each kSumBlock elements.
 constexpr int64_t kSumBlock = 4096;
@@ -18,9 +17,8 @@ void block_squares(int64_t n, const float* x, double* blocks, ThreadPool& pool);
 
 size_t sum_rows_workspace(int64_t rows, int64_t width);  // in bytes, aligned for float
 
-// out[j] = (accumulate ? out[j] : 0) + sum over i of x[i, j], for x [rows, width]: the gradient of a bias.
-void sum_rows(
-    int64_t rows, int64_t width, StoredFloats x, float* out, bool accumulate, void* workspace, ThreadPool& pool);
+// out[j] = sum over i of x[i, j], for x [rows, width]: the gradient of a bias.
+void sum_rows(int64_t rows, int64_t width, StoredFloats x, float* out, void* workspace, ThreadPool& pool);
 
 // out[j] = (accumulate ? out[j] : 0) + the sum of `rows` rows of x in order, such as partial sums; row r begins at
 // x + r * stride. Tasks have `columns` columns each.

@@ -45,13 +45,13 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
 // Double holds the square of any float, so the norm of a gradient of 1e30 does not overflow.
-template <bool kSquares> double SumBlock(int64_t count, const float* x) {
+double SquaresOfBlock(int64_t count, const float* x) {
   const hn::ScalableTag<double> d;
   const hn::Rebind<float, decltype(d)> half;
   constexpr int64_t lanes = HWY_MAX_BYTES / sizeof(double);
   const auto add = [=](auto total, const float* p) LINNET_LAMBDA {
     const auto v = hn::PromoteTo(d, hn::LoadU(half, p));
-    return kSquares ? hn::MulAdd(v, v, total) : hn::Add(total, v);
+    return hn::MulAdd(v, v, total);
   };
   auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
   int64_t i = 0;
@@ -62,16 +62,13 @@ template <bool kSquares> double SumBlock(int64_t count, const float* x) {
     s3 = add(s3, x + i + 3 * lanes);
   }
   double total = hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
-  for (; i < count; ++i) total += kSquares ? static_cast<double>(x[i]) * x[i] : x[i];
+  for (; i < count; ++i) total += static_cast<double>(x[i]) * x[i];
   return total;
 }
 
-void SumBlocks(bool squares, int64_t begin, int64_t end, int64_t n, const float* x, double* partial) {
-  for (int64_t block = begin; block < end; ++block) {
-    const float* from = x + block * kSumBlock;
-    const int64_t count = std::min(kSumBlock, n - block * kSumBlock);
-    partial[block] = squares ? SumBlock<true>(count, from) : SumBlock<false>(count, from);
-  }
+void SquaresOfBlocks(int64_t begin, int64_t end, int64_t n, const float* x, double* partial) {
+  for (int64_t block = begin; block < end; ++block)
+    partial[block] = SquaresOfBlock(std::min(kSumBlock, n - block * kSumBlock), x + block * kSumBlock);
 }
 
 // out [count] = the sum of rows of `count` columns, `stride` apart. Four rows at a time, to spare the cache.
@@ -228,45 +225,32 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace linnet {
 namespace {
-HWY_EXPORT(SumBlocks);
+HWY_EXPORT(SquaresOfBlocks);
 HWY_EXPORT(SumStripOf);
 HWY_EXPORT(AddRows);
 HWY_EXPORT(SoftmaxRows);
 HWY_EXPORT(GradientRowsOf);
 HWY_EXPORT(LogSumExpRows);
 HWY_EXPORT(TopRows);
-
-void sum_blocks(bool squares, int64_t n, const float* x, double* blocks, ThreadPool& pool) {
-  for_ranges(pool, ceil_div(n, kSumBlock), kSumBlock, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(SumBlocks)(squares, begin, end, n, x, blocks);
-  });
-}
-
-double sum_in_blocks(bool squares, int64_t n, const float* x, void* workspace, ThreadPool& pool) {
-  auto* partial = static_cast<double*>(workspace);
-  sum_blocks(squares, n, x, partial, pool);
-  return std::accumulate(partial, partial + ceil_div(n, kSumBlock), 0.0);
-}
 }  // namespace
 
 size_t sum_workspace(int64_t n) { return bytes_for<double>(ceil_div(n, kSumBlock)); }
 
-double sum(int64_t n, const float* x, void* workspace, ThreadPool& pool) {
-  return sum_in_blocks(false, n, x, workspace, pool);
+void block_squares(int64_t n, const float* x, double* blocks, ThreadPool& pool) {
+  for_ranges(pool, ceil_div(n, kSumBlock), kSumBlock, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(SquaresOfBlocks)(begin, end, n, x, blocks);
+  });
 }
 
 double sum_of_squares(int64_t n, const float* x, void* workspace, ThreadPool& pool) {
-  return sum_in_blocks(true, n, x, workspace, pool);
-}
-
-void block_squares(int64_t n, const float* x, double* blocks, ThreadPool& pool) {
-  sum_blocks(true, n, x, blocks, pool);
+  auto* partial = static_cast<double*>(workspace);
+  block_squares(n, x, partial, pool);
+  return std::accumulate(partial, partial + ceil_div(n, kSumBlock), 0.0);
 }
 
 size_t sum_rows_workspace(int64_t rows, int64_t width) { return bytes_for<float>(row_chunks(rows) * width); }
 
-void sum_rows(
-    int64_t rows, int64_t width, StoredFloats x, float* out, bool accumulate, void* workspace, ThreadPool& pool) {
+void sum_rows(int64_t rows, int64_t width, StoredFloats x, float* out, void* workspace, ThreadPool& pool) {
   auto* partial = static_cast<float*>(workspace);  // [chunks, width]
   const int64_t chunks = row_chunks(rows), strips = ceil_div(width, kStrip);
   if (width <= 0) return;
@@ -277,7 +261,7 @@ void sum_rows(
     (x.is_bf16)(last - first, width, std::min(kStrip, width - column), x + first * width + column,
         partial + chunk * width + column);
   });
-  add_rows(chunks, width, width, partial, accumulate, out, kStrip, pool);
+  add_rows(chunks, width, width, partial, false, out, kStrip, pool);
 }
 
 void add_rows(int64_t rows, int64_t stride, int64_t width, const float* x, bool accumulate, float* out, int64_t columns,

@@ -79,7 +79,7 @@ size_t row_sum_workspace(const KernelQuery& query) {
 
 void run_row_sum(const KernelArgs& args) {
   const int64_t width = args.out[0].elements();
-  sum_rows(width ? args.in[0].elements() / width : 0, width, stored(args.in[0]), args.out[0].as<float>(), false,
+  sum_rows(width ? args.in[0].elements() / width : 0, width, stored(args.in[0]), args.out[0].as<float>(),
       args.workspace, args.pool);
 }
 
