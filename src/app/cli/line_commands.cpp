@@ -13,6 +13,7 @@
 #include "data/examples/images/image_dataset.h"
 #include "data/examples/text/parallel_text.h"
 #include "data/examples/text/record_reader.h"
+#include "data/examples/text/token_chunks.h"
 #include "data/text/trained_tokenizers.h"
 #include "engine/kernels/processor.h"
 #include "models/families/sentence_embedder.h"
@@ -362,25 +363,30 @@ int decode_input(const TokenizerArguments& arguments) {
   return 0;
 }
 
-// Reads the mapped file in chunks of a few megabytes, as a corpus may exceed memory.
+// Adds a text file a few megabytes at a time, as a corpus may exceed memory.
 int train_tokenizer(const TokenizerArguments& arguments) {
-  constexpr size_t kChunk = 4 << 20;
   if (file_exists(arguments.model + "/tokenizer.json"))
     fail_user("'", arguments.model, "' has a tokenizer already; name a new folder");
   BpeTrainer trainer(arguments.training);
   for (const std::string& path : arguments.files) {
-    const MappedFile file(path);
-    std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
-    while (!text.empty()) {
-      const size_t line_end = text.size() > kChunk ? text.find('\n', kChunk) : text.npos;
-      const size_t size = line_end == text.npos ? text.size() : line_end + 1;
-      trainer.add(text.substr(0, size));
-      text.remove_prefix(size);
+    if (has_documents(path)) {
+      read_documents(path, "text", [&](const std::string& text) { trainer.add(text); });
+      continue;
     }
+    LineReader lines(path);
+    std::string text;
+    for (std::string line; lines.next(line);) {
+      text += line + (lines.line_was_ended() ? "\n" : "");
+      if (text.size() > (4 << 20)) trainer.add(std::exchange(text, ""));
+    }
+    trainer.add(text);
+    if (lines.line_number() == 0) log_warning("'" + path + "' is empty");
   }
   const auto tokenizer = trainer.train();
   tokenizer->save_pretrained(arguments.model);
-  print("{}: {} tokens\n", arguments.model, tokenizer->vocab_size());
+  const int64_t size = tokenizer->vocab_size(), asked = arguments.training.vocab_size;
+  print("{}: {} tokens\n", arguments.model, size);
+  if (size < asked) log_warning("the text gives no more tokens, --vocab-size is " + std::to_string(asked));
   return 0;
 }
 }  // namespace

@@ -10,13 +10,14 @@ constexpr std::array<std::pair<const char*, Kind>, 7> kRopeTypes{
         {"dynamic", Kind::kNone}}};                     // which scales only texts longer than max_position_embeddings
 constexpr const char* kOriginal = "original_max_position_embeddings";
 
-Fields<RopeScaling> blended_fields(
-    const char* low, double low_standard, const char* high, double high_standard, int64_t original) {
+// The default original length is the model's; the other defaults are Llama 3's.
+Fields<RopeScaling> blended_fields(int64_t length, const char* low = "low_freq_factor", double low_standard = 1,
+    const char* high = "high_freq_factor", double high_standard = 4) {
   return {positive(low, &RopeScaling::low_factor, low_standard),
       positive(high, &RopeScaling::high_factor, high_standard),
       {[=](const ConfigFile& file, RopeScaling& scaling) {
          scaling.original_length =
-             static_cast<double>(file.has(kOriginal) ? integer_in(file, kOriginal, kSizes) : original);
+             static_cast<double>(file.has(kOriginal) ? integer_in(file, kOriginal, kSizes) : length);
          if (!(scaling.high_factor > scaling.low_factor)) file.fail("\"", high, "\" is not larger than \"", low, "\"");
        },
           [](const RopeScaling& scaling, ConfigFile& file) {
@@ -24,13 +25,8 @@ Fields<RopeScaling> blended_fields(
           }}};
 }
 
-// The default original length is the model's.
-Fields<RopeScaling> llama3_fields(int64_t length) {
-  return blended_fields("low_freq_factor", 1, "high_freq_factor", 4, length);
-}
-
 Fields<RopeScaling> yarn_fields(int64_t length) {
-  Fields<RopeScaling> fields = blended_fields("beta_slow", 1, "beta_fast", 32, length);
+  Fields<RopeScaling> fields = blended_fields(length, "beta_slow", 1, "beta_fast", 32);
   fields.push_back(field("truncate", &RopeScaling::whole_pairs, true));
   fields.push_back({[=](const ConfigFile& file, RopeScaling& scaling) {
                       scaling.factor =
@@ -65,7 +61,7 @@ void write_rotary(const DecoderConfig& config, const RotaryKeys& keys, ConfigFil
   ConfigFile rope;
   rope.set("rope_type", kRopeTypes[index_of<Kind>(kRopeTypes, scaling.kind)].first);
   rope.set("factor", scaling.factor);
-  if (scaling.kind == Kind::kLlama3) write_fields(llama3_fields(config.max_seq_len), scaling, rope);
+  if (scaling.kind == Kind::kLlama3) write_fields(blended_fields(config.max_seq_len), scaling, rope);
   if (scaling.kind == Kind::kYarn) write_fields(yarn_fields(config.max_seq_len), scaling, rope);
   if (scaling.kind == Kind::kDivided) {
     const auto set = [&rope](const char* key, const std::vector<float>& divisors) {
@@ -237,7 +233,7 @@ RotaryConfig read_rotary(const ConfigFile& rope, DecoderConfig& config, const Ro
     return rotary;
   }
   scaling.factor = positive_of(rope, "factor", 1);
-  if (scaling.kind == Kind::kLlama3) read_fields(llama3_fields(config.max_seq_len), rope, scaling);
+  if (scaling.kind == Kind::kLlama3) read_fields(blended_fields(config.max_seq_len), rope, scaling);
   return rotary;
 }
 

@@ -37,8 +37,7 @@ Field<DecoderConfig> bias_fields();
 // The number of experts, by key `count`, and per token ("num_experts_per_tok"), and the weight of the load loss.
 Field<DecoderConfig> expert_fields(const char* count);
 Field<DecoderConfig> whole_pairs_field();  // rotated parts of heads have two halves
-// "rope_parameters" since transformers 5; before, and as written, the theta and "rope_scaling", which counts if a file
-// has both.
+// "rope_parameters" since transformers 5; before, as written, and if a file has both: "rope_scaling" and the theta.
 Field<DecoderConfig> rotary_field(const RotaryKeys& keys);
 RotaryConfig read_rotary(const ConfigFile& rope, DecoderConfig& config, const RotaryConfig& standard);
 // "sliding_window" and "layer_types": the layers with a window; without types, as "sliding_window_pattern" says or all

@@ -33,9 +33,8 @@ Field<DecoderConfig> window_of_all_layers() {
 
 FamilyList families_of_moe() {
   using C = DecoderConfig;
-  const Fields<C> mixtral =
-      llama_fields({positive("rms_norm_eps", &C::epsilon, 1e-5), expert_fields("num_local_experts"), window_field(0)},
-          {.standard_theta = 1e6});
+  const Fields<C> mixtral = llama_fields({positive("rms_norm_eps", &C::epsilon, 1e-5),
+      rotary_field({.standard_theta = 1e6}), whole_pairs_field(), expert_fields("num_local_experts"), window_field(0)});
   return {decoder_family({.model_type = "mixtral",
               .architectures = decoder_architectures("Mixtral"),
               .base = llama_kind({.normalized_choice = true}),

@@ -28,10 +28,9 @@ FamilyList families_of_smollm3() {
   return {decoder_family({.model_type = "smollm3",
       .architectures = decoder_architectures("SmolLM3"),
       .base = llama_kind({}),
-      .fields = llama_fields(
-          {field("num_key_value_heads", &C::kv_heads, kSizes, 4), field("tie_word_embeddings", &C::tied_head, true),
-              field("pad_token_id", &C::pad_token, kIds, 128004), turning_layers(), fixed("use_sliding_window", false),
-              bias_fields()},
-          {.standard_theta = 2e6})})};
+      .fields = llama_fields({rotary_field({.standard_theta = 2e6}), whole_pairs_field(),
+          field("num_key_value_heads", &C::kv_heads, kSizes, 4), field("tie_word_embeddings", &C::tied_head, true),
+          field("pad_token_id", &C::pad_token, kIds, 128004), turning_layers(), fixed("use_sliding_window", false),
+          bias_fields()})})};
 }
 }  // namespace linnet
