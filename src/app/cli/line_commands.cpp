@@ -292,7 +292,7 @@ int predict(PredictArguments& arguments) {
 }
 
 struct TokenizerArguments {
-  std::string model;
+  std::string model, text_column = "text";
   std::vector<std::string> files;
   BpeTrainingOptions training;
   bool special = false, pieces = false, skip_special = false, target = false;
@@ -370,7 +370,7 @@ int train_tokenizer(const TokenizerArguments& arguments) {
   BpeTrainer trainer(arguments.training);
   for (const std::string& path : arguments.files) {
     if (has_documents(path)) {
-      read_documents(path, "text", [&](const std::string& text) { trainer.add(text); });
+      read_documents(path, arguments.text_column, [&](const std::string& text) { trainer.add(text); });
       continue;
     }
     LineReader lines(path);
@@ -380,13 +380,12 @@ int train_tokenizer(const TokenizerArguments& arguments) {
       if (text.size() > (4 << 20)) trainer.add(std::exchange(text, ""));
     }
     trainer.add(text);
-    if (lines.line_number() == 0) log_warning("'" + path + "' is empty");
+    if (lines.line_number() == 0 && arguments.files.size() == 1) fail_user("'", path, "' is empty");
   }
   const auto tokenizer = trainer.train();
   tokenizer->save_pretrained(arguments.model);
   const int64_t size = tokenizer->vocab_size(), asked = arguments.training.vocab_size;
-  print("{}: {} tokens\n", arguments.model, size);
-  if (size < asked) log_warning("the text gives no more tokens, --vocab-size is " + std::to_string(asked));
+  print("{}: {} tokens{}\n", arguments.model, size, size < asked ? "; the text gives no more" : "");
   return 0;
 }
 }  // namespace
@@ -470,7 +469,8 @@ void add_tokenizer_command(Command& linnet) {
 
   auto [train, trained] = tokenizer.subcommand("train", "learn a byte-level BPE from text files", train_tokenizer);
   train.take("model", trained.model, "the folder to write: tokenizer.json, tokenizer_config.json", {.required = true})
-      .take("files", trained.files, "text files", {.required = true})
+      .take("files", trained.files, "text files, tables, JSON lines or folders of them", {.required = true})
+      .take("--text-column", trained.text_column, "of tables and JSON lines: the field with the text", {.type = "NAME"})
       .take("--vocab-size", trained.training.vocab_size, "tokens, with the 256 bytes and the special one",
           {.show_default = true})
       .take("--min-count", trained.training.min_count, "pairs that are rarer are not merged", {.show_default = true});

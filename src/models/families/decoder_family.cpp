@@ -16,8 +16,7 @@ Fields<RopeScaling> blended_fields(int64_t length, const char* low = "low_freq_f
   return {positive(low, &RopeScaling::low_factor, low_standard),
       positive(high, &RopeScaling::high_factor, high_standard),
       {[=](const ConfigFile& file, RopeScaling& scaling) {
-         scaling.original_length =
-             static_cast<double>(file.has(kOriginal) ? integer_in(file, kOriginal, kSizes) : length);
+         scaling.original_length = static_cast<double>(file.size(kOriginal, length));
          if (!(scaling.high_factor > scaling.low_factor)) file.fail("\"", high, "\" is not larger than \"", low, "\"");
        },
           [](const RopeScaling& scaling, ConfigFile& file) {

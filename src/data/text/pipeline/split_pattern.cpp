@@ -57,14 +57,13 @@ std::string_view replace_recent_characters(std::string_view text, std::string& s
 }
 
 // Oniguruma, which tokenizers uses, has marks among word characters and, outside of classes, ² and ½. Each row: what it
-// spells otherwise than PCRE2, what PCRE2 calls it, and what within a class.
+// spells otherwise than PCRE2, what PCRE2 calls it, and what within a class, which may begin with a ']'.
 const std::string kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})", kAlone = kWord + R"(\xB2\xB3\xB9\xBC-\xBE])";
 const std::array<std::string, 3> kSpellings[] = {{"\\w", "[" + kAlone, kWord},
     {"\\W", "[^" + kAlone, R"(\p{C}\p{Z}\p{S}\p{No}\p{Pd}\p{Ps}\p{Pe}\p{Pi}\p{Pf}\p{Po})"},
     {"\\b", "(?:(?<=[" + kAlone + ")(?![" + kAlone + ")|(?<![" + kAlone + ")(?=[" + kAlone + "))", "\\b"},
-    {"\\h", "[0-9A-Fa-f]", "0-9A-Fa-f"}, {"[:word:]", "[:word:]", kWord},
-    {"[:alpha:]", "[:alpha:]", R"(\p{Alphabetic})"}, {"[:alnum:]", "[:alnum:]", R"(\p{Alphabetic}\p{Nd})"},
-    {"[:punct:]", "[:punct:]", R"(\p{P}\p{S})"}};
+    {"\\h", "[0-9A-Fa-f]", "0-9A-Fa-f"}, {"[:word:]", "[:word:]", kWord}, {"[:punct:]", "[:punct:]", R"(\p{P}\p{S})"},
+    {"[:alpha:]", "[:alpha:]", R"(\p{Alphabetic})"}, {"[:alnum:]", "[:alnum:]", R"(\p{Alphabetic}\p{Nd})"}};
 
 std::string as_pcre2(std::string_view rest, const std::string& shown) {
   std::string out;
@@ -76,8 +75,8 @@ std::string as_pcre2(std::string_view rest, const std::string& shown) {
     if (length == 1 && in_class && (rest[0] == '[' || rest.starts_with("&&")))
       fail_user(shown, " has '&&' or a class within a class, which Linnet does not know");
     if (length == 1 && (rest[0] == '[' || rest[0] == ']')) in_class = rest[0] == '[';
-    if (length == 1 && in_class)  // a ']' at the beginning of a class is a character
-      length = rest.starts_with("[^]") ? 3 : rest.starts_with("[^") || rest.starts_with("[]") ? 2 : 1;
+    if (length == 1 && in_class)
+      length = rest.starts_with("[^]") ? 3 : rest.starts_with("[^") + rest.starts_with("[]") + 1;
     out += known ? std::string_view(row->at(in_class ? 2 : 1)) : rest.substr(0, length);
   }
   return out;
