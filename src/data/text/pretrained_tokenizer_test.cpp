@@ -178,6 +178,9 @@ TEST(Pretrained, ExpressionsMeanWhatTheyMeanInTokenizers) {
   check("[[:alpha:]]+", "สวัสดี1", {"สวัสดี", "1"});
   check(R"(\h+)", "a-f0 g", {"a", "-", "f0", " g"});
   check(R"([\h_]+)", "a_g", {"a_", "g"});
+  check(R"(\H+)", "a-f0 g", {"a", "-", "f0", " g"});
+  check(R"([\H0]+)", "a-0f", {"a", "-0", "f"});
+  check(R"(\B)", "a\u0301b", {"a", "\u0301", "b"});
   check("[]a]", "]b", {"]", "b"});
   check("^b", "a\nb", {"a\n", "b"});
   // Matches without text cut, too.

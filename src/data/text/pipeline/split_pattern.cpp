@@ -62,7 +62,9 @@ const std::string kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})", kAlone = kWord +
 const std::array<std::string, 3> kSpellings[] = {{"\\w", "[" + kAlone, kWord},
     {"\\W", "[^" + kAlone, R"(\p{C}\p{Z}\p{S}\p{No}\p{Pd}\p{Ps}\p{Pe}\p{Pi}\p{Pf}\p{Po})"},
     {"\\b", "(?:(?<=[" + kAlone + ")(?![" + kAlone + ")|(?<![" + kAlone + ")(?=[" + kAlone + "))", "\\b"},
-    {"\\h", "[0-9A-Fa-f]", "0-9A-Fa-f"}, {"[:word:]", "[:word:]", kWord}, {"[:punct:]", "[:punct:]", R"(\p{P}\p{S})"},
+    {"\\B", "(?:(?<=[" + kAlone + ")(?=[" + kAlone + ")|(?<![" + kAlone + ")(?![" + kAlone + "))", "\\B"},
+    {"\\H", "[^0-9A-Fa-f]", R"(\x00-/:-@G-`g-\x{10FFFF})"}, {"\\h", "[0-9A-Fa-f]", "0-9A-Fa-f"},
+    {"[:word:]", "[:word:]", kWord}, {"[:punct:]", "[:punct:]", R"(\p{P}\p{S})"},
     {"[:alpha:]", "[:alpha:]", R"(\p{Alphabetic})"}, {"[:alnum:]", "[:alnum:]", R"(\p{Alphabetic}\p{Nd})"}};
 
 std::string as_pcre2(std::string_view rest, const std::string& shown) {
