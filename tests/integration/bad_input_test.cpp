@@ -369,6 +369,25 @@ TEST_F(BadTokenizer, PathsAndStreams) {
     expect_refused(run({"tokenizer", "decode", model_}, {.input = line}), {"standard input: line 1"});
 }
 
+// What `train` refuses is no text to learn a vocabulary from, either.
+TEST_F(BadTokenizer, TrainingTakesTextOnly) {
+  const std::string made = folder_ / "made";
+  const auto learn = [&](const std::string& file) { return run({"tokenizer", "train", made, file}); };
+  expect_refused(learn(folder_.write("utf16.txt", std::string("\xFF\xFEh\0i\0", 6))), {"utf16.txt:1", "UTF-16"});
+  expect_refused(learn(folder_.write("latin1.txt", "caf\xE9\n")), {"latin1.txt:1", "invalid UTF-8 at byte 4"});
+  expect_refused(learn(folder_.write("nul.txt", std::string("a\0b\n", 4))), {"nul.txt:1", "NUL byte"});
+  expect_refused(learn(folder_.write("cut.gz", std::string("\x1f\x8b\x08\0\0\0\0\0\0\3\x4b", 11))), {"cut.gz", "gzip"});
+  expect_refused(
+      learn(folder_.write("a.csv", "title,body\na,b\n")), {"a.csv:2", "no string \"text\"", "--text-column"});
+  expect_refused(learn(folder_.write("empty.txt", "")), {"empty.txt' is empty"});
+  const std::string line = "{\"body\": \"cat cat cat cat\"}\n";
+  const std::string records = folder_.write("a.jsonl", line + line + line);
+  const Outcome learned = run({"tokenizer", "train", made, records, "--text-column", "body"});
+  ASSERT_EQ(learned.exit_code, 0) << learned.error;
+  EXPECT_NE(learned.out.find(" tokens; the text gives no more\n"), learned.out.npos) << learned.out;  // fewer than 8000
+  EXPECT_EQ(run({"tokenizer", "encode", made, "--tokens"}, {.input = "{\"cat\"\n"}).out, "{ \" cat \"\n");
+}
+
 class BadRun : public BadInput {
  protected:
   void SetUp() override { ASSERT_EQ(train(whole_).exit_code, 0); }

@@ -151,6 +151,9 @@ TEST_F(ModelFolder, IsWrittenWithAsItsMakersSay) {
   const Outcome warned = generate();
   EXPECT_EQ(warned.out, text);
   EXPECT_NE(warned.error.find("\"penalty_alpha\" is not supported and left out"), std::string::npos);
+  makers_say({{"do_sample", false}, {"max_new_tokens", 12}, {"max_time", 2.5}, {"token_healing", true}});
+  for (const char* key : {"max_time", "token_healing"})
+    EXPECT_NE(generate().error.find("\"" + std::string(key) + "\" is not supported"), std::string::npos) << key;
   makers_say({{"temperature", "hot"}});
   EXPECT_EQ(generate().exit_code, 2);
 }

@@ -13,6 +13,7 @@
 #include "data/examples/images/image_dataset.h"
 #include "data/examples/text/parallel_text.h"
 #include "data/examples/text/record_reader.h"
+#include "data/examples/text/token_chunks.h"
 #include "data/text/trained_tokenizers.h"
 #include "engine/kernels/processor.h"
 #include "models/families/sentence_embedder.h"
@@ -291,7 +292,7 @@ int predict(PredictArguments& arguments) {
 }
 
 struct TokenizerArguments {
-  std::string model;
+  std::string model, text_column = "text";
   std::vector<std::string> files;
   BpeTrainingOptions training;
   bool special = false, pieces = false, skip_special = false, target = false;
@@ -362,25 +363,29 @@ int decode_input(const TokenizerArguments& arguments) {
   return 0;
 }
 
-// Reads the mapped file in chunks of a few megabytes, as a corpus may exceed memory.
+// Adds a text file a few megabytes at a time, as a corpus may exceed memory.
 int train_tokenizer(const TokenizerArguments& arguments) {
-  constexpr size_t kChunk = 4 << 20;
   if (file_exists(arguments.model + "/tokenizer.json"))
     fail_user("'", arguments.model, "' has a tokenizer already; name a new folder");
   BpeTrainer trainer(arguments.training);
   for (const std::string& path : arguments.files) {
-    const MappedFile file(path);
-    std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
-    while (!text.empty()) {
-      const size_t line_end = text.size() > kChunk ? text.find('\n', kChunk) : text.npos;
-      const size_t size = line_end == text.npos ? text.size() : line_end + 1;
-      trainer.add(text.substr(0, size));
-      text.remove_prefix(size);
+    if (has_documents(path)) {
+      read_documents(path, arguments.text_column, [&](const std::string& text) { trainer.add(text); });
+      continue;
     }
+    LineReader lines(path);
+    std::string text;
+    for (std::string line; lines.next(line);) {
+      text += line + (lines.line_was_ended() ? "\n" : "");
+      if (text.size() > (4 << 20)) trainer.add(std::exchange(text, ""));
+    }
+    trainer.add(text);
+    if (lines.line_number() == 0 && arguments.files.size() == 1) fail_user("'", path, "' is empty");
   }
   const auto tokenizer = trainer.train();
   tokenizer->save_pretrained(arguments.model);
-  print("{}: {} tokens\n", arguments.model, tokenizer->vocab_size());
+  const int64_t size = tokenizer->vocab_size(), asked = arguments.training.vocab_size;
+  print("{}: {} tokens{}\n", arguments.model, size, size < asked ? "; the text gives no more" : "");
   return 0;
 }
 }  // namespace
@@ -464,7 +469,8 @@ void add_tokenizer_command(Command& linnet) {
 
   auto [train, trained] = tokenizer.subcommand("train", "learn a byte-level BPE from text files", train_tokenizer);
   train.take("model", trained.model, "the folder to write: tokenizer.json, tokenizer_config.json", {.required = true})
-      .take("files", trained.files, "text files", {.required = true})
+      .take("files", trained.files, "text files, tables, JSON lines or folders of them", {.required = true})
+      .take("--text-column", trained.text_column, "of tables and JSON lines: the field with the text", {.type = "NAME"})
       .take("--vocab-size", trained.training.vocab_size, "tokens, with the 256 bytes and the special one",
           {.show_default = true})
       .take("--min-count", trained.training.min_count, "pairs that are rarer are not merged", {.show_default = true});

@@ -140,11 +140,87 @@ TEST(Pretrained, BadFilesAreErrorsOfOneLine) {
   EXPECT_NE(load(R"({"model":{"type":"Magic"}})").find("has the type 'Magic'"), std::string::npos);
   EXPECT_NE(load(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":["a b"]}})").find("merge 1"), std::string::npos);
   EXPECT_NE(load(R"({"model":{"type":"BPE","vocab":{"a":-1},"merges":[]}})").find("out of range"), std::string::npos);
+  EXPECT_NE(load(R"({"model":{"type":"BPE","byte_fallback":true,"end_of_word_suffix":"</w>","vocab":{},"merges":[]}})")
+                .find("has byte_fallback beside a prefix or suffix"),
+      std::string::npos);
   EXPECT_NE(load(R"({"model":{"type":"Unigram","vocab":[["a",0]],"unk_id":7}})").find("unk_id"), std::string::npos);
   EXPECT_NE(load(std::string(200, '[') + std::string(200, ']')).find("deeper"), std::string::npos);
   EXPECT_NE(load(R"({"pre_tokenizer":{"type":"Split","pattern":{"Regex":"("},"behavior":"Isolated"},"model":{}})")
                 .find(path + "': pre_tokenizer.pattern: the regular expression '('"),
       std::string::npos);
+}
+
+// What tokenizers gives, whose expressions are Oniguruma's.
+TEST(Pretrained, ExpressionsMeanWhatTheyMeanInTokenizers) {
+  using Pieces = std::vector<std::string>;
+  const testing::TemporaryFolder folder;
+  const auto load = [&](const std::string& regex, const std::string& behavior, const Pieces& pieces) {
+    std::string vocabulary = "\"?\":0";
+    for (size_t i = 0; i < pieces.size(); ++i) vocabulary += "," + quote_json(pieces[i]) + ":" + std::to_string(i + 1);
+    folder.write("tokenizer.json",
+        R"({"pre_tokenizer":{"type":"Split","pattern":{"Regex":)" + quote_json(regex) + R"(},"behavior":")" + behavior +
+            R"("},"model":{"type":"WordLevel","unk_token":"?","vocab":{)" + vocabulary + "}}}");
+    return load_pretrained_tokenizer(folder.path());
+  };
+  const auto check = [&](const std::string& regex, const std::string& text, const Pieces& pieces,
+                         const std::string& behavior = "Isolated") {
+    const auto tokenizer = load(regex, behavior, pieces);
+    Pieces found;
+    for (const TokenId id : tokenizer->encode(text)) found.push_back(tokenizer->piece(id));
+    EXPECT_EQ(found, pieces) << regex << " " << behavior;
+  };
+  // Combining marks are parts of words.
+  check(R"(\w+)", "हिन्दी x", {"हिन्दी", " ", "x"});
+  check(R"(\w+)", "½x²-y", {"½x²", "-", "y"});
+  check(R"([^\w\s]+)", "a\u0301-b", {"a\u0301", "-", "b"});
+  check(R"(\W+)", "a\u0301-b", {"a\u0301", "-", "b"});
+  check(R"(\bb)", "a\u0301b-b", {"a\u0301b-", "b"});
+  check("[[:alpha:]]+", "สวัสดี1", {"สวัสดี", "1"});
+  check(R"(\h+)", "a-f0 g", {"a", "-", "f0", " g"});
+  check(R"([\h_]+)", "a_g", {"a_", "g"});
+  check(R"(\H+)", "a-f0 g", {"a", "-", "f0", " g"});
+  check(R"([\H0]+)", "a-0f", {"a", "-0", "f"});
+  check(R"(\B)", "a\u0301b", {"a", "\u0301", "b"});
+  check("[]a]", "]b", {"]", "b"});
+  check("^b", "a\nb", {"a\n", "b"});
+  // Matches without text cut, too.
+  for (const char* behavior : {"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"})
+    check("(?=[A-Z])", "fooBar x² Cd", {"foo", "Bar x² ", "Cd"}, behavior);
+  check(R"(\s*)", "ab c", {"a", "b", " c"}, "MergedWithNext");
+  check(R"(\s*)", "ab c", {"a", "b ", "c"}, "MergedWithPrevious");
+  check(R"(\s*)", "ab c", {"a", "b", " ", "c"}, "Contiguous");
+  for (const char* regex : {"[a-z&&[^b]]", "[a[bc]]"})
+    EXPECT_NE(
+        error_of([&] { load(regex, "Isolated", {}); }).find("has '&&' or a class within a class"), std::string::npos)
+        << regex;
+}
+
+TEST(Pretrained, ReplacePutsItsContentWhereNoTextIsReplaced) {
+  const testing::TemporaryFolder folder;
+  const auto tokenize = [&](const char* pattern, const char* text) {
+    folder.write("tokenizer.json",
+        std::string(R"({"normalizer":{"type":"Replace","content":"_-","pattern":)") + pattern +
+            R"(},"model":{"type":"WordLevel","unk_token":"?","vocab":{"?":0,"a_-1b_-2_-2":1,"_-ab":2,"ab":3}}})");
+    return load_pretrained_tokenizer(folder.path())->encode(text, EncodeOptions{}).ids;
+  };
+  EXPECT_EQ(tokenize(R"x({"Regex":"(?=\\d)"})x", "a1b22"), (Ids{1}));
+  EXPECT_EQ(tokenize(R"({"Regex":"^"})", "ab"), (Ids{2}));
+  EXPECT_EQ(tokenize(R"({"String":""})", "ab"), (Ids{3}));
+}
+
+// As in tokenizers, which looks for all tokens before white space becomes a part of one.
+TEST(Pretrained, TokensInTheWhiteSpaceThatAnotherTakesAlongAreFound) {
+  const testing::TemporaryFolder folder;
+  folder.write("tokenizer.json",
+      R"({"added_tokens":[{"id":1,"content":"<e>","special":true,"rstrip":true,"normalized":false},
+          {"id":2,"content":"\n","normalized":false},
+          {"id":3,"content":"  ","normalized":false}],
+          "model":{"type":"WordLevel","unk_token":"?","vocab":{"?":0,"<e>":1,"\n":2,"  ":3,"x":4," x":5}}})");
+  const auto tokenizer = load_pretrained_tokenizer(folder.path());
+  EXPECT_EQ(tokenizer->encode("<e>\nx"), (Ids{1, 2, 4}));
+  EXPECT_EQ(tokenizer->encode("<e>    x"), (Ids{1, 3, 3, 4}));
+  EXPECT_EQ(tokenizer->encode("<e>   x"), (Ids{1, 3, 5}));
+  EXPECT_EQ(tokenizer->encode("<e> x"), (Ids{1, 4}));
 }
 
 TEST(Pretrained, MergesMayHaveWindowsLineEnds) {

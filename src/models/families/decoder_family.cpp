@@ -10,13 +10,13 @@ constexpr std::array<std::pair<const char*, Kind>, 7> kRopeTypes{
         {"dynamic", Kind::kNone}}};                     // which scales only texts longer than max_position_embeddings
 constexpr const char* kOriginal = "original_max_position_embeddings";
 
-Fields<RopeScaling> blended_fields(
-    const char* low, double low_standard, const char* high, double high_standard, int64_t original) {
+// The default original length is the model's; the other defaults are Llama 3's.
+Fields<RopeScaling> blended_fields(int64_t length, const char* low = "low_freq_factor", double low_standard = 1,
+    const char* high = "high_freq_factor", double high_standard = 4) {
   return {positive(low, &RopeScaling::low_factor, low_standard),
       positive(high, &RopeScaling::high_factor, high_standard),
       {[=](const ConfigFile& file, RopeScaling& scaling) {
-         scaling.original_length =
-             static_cast<double>(file.has(kOriginal) ? integer_in(file, kOriginal, kSizes) : original);
+         scaling.original_length = static_cast<double>(file.size(kOriginal, length));
          if (!(scaling.high_factor > scaling.low_factor)) file.fail("\"", high, "\" is not larger than \"", low, "\"");
        },
           [](const RopeScaling& scaling, ConfigFile& file) {
@@ -24,11 +24,8 @@ Fields<RopeScaling> blended_fields(
           }}};
 }
 
-Fields<RopeScaling> llama3_fields() { return blended_fields("low_freq_factor", 1, "high_freq_factor", 4, 8192); }
-
-// The default original length is the model's.
 Fields<RopeScaling> yarn_fields(int64_t length) {
-  Fields<RopeScaling> fields = blended_fields("beta_slow", 1, "beta_fast", 32, length);
+  Fields<RopeScaling> fields = blended_fields(length, "beta_slow", 1, "beta_fast", 32);
   fields.push_back(field("truncate", &RopeScaling::whole_pairs, true));
   fields.push_back({[=](const ConfigFile& file, RopeScaling& scaling) {
                       scaling.factor =
@@ -57,13 +54,13 @@ void read_longrope(const ConfigFile& rope, const DecoderConfig& config, RotaryCo
 
 void write_rotary(const DecoderConfig& config, const RotaryKeys& keys, ConfigFile& file) {
   file.set(keys.theta, config.rotary->theta);
-  if (config.rotary->share != keys.standard_share) file.set(keys.share, config.rotary->share);
+  if (keys.share && config.rotary->share != keys.standard_share) file.set(keys.share, config.rotary->share);
   const RopeScaling& scaling = config.rotary->scaling;
   if (scaling.kind == Kind::kNone) return;
   ConfigFile rope;
   rope.set("rope_type", kRopeTypes[index_of<Kind>(kRopeTypes, scaling.kind)].first);
   rope.set("factor", scaling.factor);
-  if (scaling.kind == Kind::kLlama3) write_fields(llama3_fields(), scaling, rope);
+  if (scaling.kind == Kind::kLlama3) write_fields(blended_fields(config.max_seq_len), scaling, rope);
   if (scaling.kind == Kind::kYarn) write_fields(yarn_fields(config.max_seq_len), scaling, rope);
   if (scaling.kind == Kind::kDivided) {
     const auto set = [&rope](const char* key, const std::vector<float>& divisors) {
@@ -123,7 +120,7 @@ Field<DecoderConfig> bias_fields() {
       {biases("attention_bias", {&Biases::attention, &Biases::output}), biases("mlp_bias", {&Biases::feed_forward})});
 }
 
-Fields<DecoderConfig> llama_fields(const Fields<DecoderConfig>& more) {
+Fields<DecoderConfig> llama_fields(const Fields<DecoderConfig>& more, const RotaryKeys& keys) {
   using C = DecoderConfig;
   return Fields<C>{field("vocab_size", &C::vocab_size, kSizes),
              field("max_position_embeddings", &C::max_seq_len, kSizes, 2048), field("hidden_size", &C::width, kWidths),
@@ -134,7 +131,7 @@ Fields<DecoderConfig> llama_fields(const Fields<DecoderConfig>& more) {
              multiple("num_attention_heads", &C::heads, "num_key_value_heads", &C::kv_heads),
              field("head_dim", &C::head_size, kSizes, [](const C& config) { return config.width / config.heads; }),
              field("hidden_act", &C::activation, kActivations, Activation::kSilu),
-             positive("rms_norm_eps", &C::epsilon, 1e-6), rotary_field(), whole_pairs_field(),
+             positive("rms_norm_eps", &C::epsilon, 1e-6), rotary_field(keys), whole_pairs_field(),
              probability("attention_dropout", &C::attention_dropout, 0, &C::dropout),
              number("initializer_range", &C::deviation, 0.02), field("tie_word_embeddings", &C::tied_head, false)} +
          more;
@@ -223,7 +220,6 @@ ConfigFile decoder_config_file(const std::string& model_type, const DecoderConfi
 RotaryConfig read_rotary(const ConfigFile& rope, DecoderConfig& config, const RotaryConfig& standard) {
   RotaryConfig rotary = standard;
   rotary.theta = positive_of(rope, "rope_theta", standard.theta);
-  rotary.share = positive_of(rope, "partial_rotary_factor", standard.share);
   RopeScaling& scaling = rotary.scaling;
   scaling.kind = read_word<Kind>(rope, rope.has("rope_type") ? "rope_type" : "type", kRopeTypes, Kind::kNone);
   if (scaling.kind == Kind::kNone) return rotary;
@@ -236,17 +232,18 @@ RotaryConfig read_rotary(const ConfigFile& rope, DecoderConfig& config, const Ro
     return rotary;
   }
   scaling.factor = positive_of(rope, "factor", 1);
-  if (scaling.kind == Kind::kLlama3) read_fields(llama3_fields(), rope, scaling);
+  if (scaling.kind == Kind::kLlama3) read_fields(blended_fields(config.max_seq_len), rope, scaling);
   return rotary;
 }
 
 Field<DecoderConfig> rotary_field(const RotaryKeys& keys) {
   return {[=](const ConfigFile& file, DecoderConfig& config) {
-            ConfigFile rope = file.object(file.has("rope_parameters") ? "rope_parameters" : "rope_scaling");
+            ConfigFile rope = file.object(file.has("rope_scaling") ? "rope_scaling" : "rope_parameters");
             if (file.has(kOriginal) && !rope.has(kOriginal)) rope.set(kOriginal, integer_in(file, kOriginal, kSizes));
-            const RotaryConfig standard{.theta = positive_of(file, keys.theta, keys.standard_theta),
-                .share = positive_of(file, keys.share, keys.standard_share)};
-            config.rotary = read_rotary(rope, config, standard);
+            config.rotary = read_rotary(rope, config, {.theta = positive_of(file, keys.theta, keys.standard_theta)});
+            if (!keys.share) return;
+            const double share = positive_of(file, keys.share, keys.standard_share);
+            config.rotary->share = positive_of(rope, "partial_rotary_factor", share);
           },
       [=](const DecoderConfig& config, ConfigFile& file) { write_rotary(config, keys, file); }};
 }

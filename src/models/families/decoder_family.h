@@ -25,20 +25,20 @@ struct DecoderNames {
   NameTable operator()(const DecoderConfig& config, ModelHead head, const Module& model) const;
 };
 
+// Keys of rotary positions.
+struct RotaryKeys {
+  const char *theta = "rope_theta", *share = nullptr;  // share: null if whole heads turn, whatever a file says
+  double standard_theta = 1e4, standard_share = 1;     // of absent keys
+};
 // The keys that Llama and later families share, and `more`.
-Fields<DecoderConfig> llama_fields(const Fields<DecoderConfig>& more = {});
+Fields<DecoderConfig> llama_fields(const Fields<DecoderConfig>& more = {}, const RotaryKeys& keys = {});
 // "attention_bias" (all four projections) and "mlp_bias".
 Field<DecoderConfig> bias_fields();
 // The number of experts, by key `count`, and per token ("num_experts_per_tok"), and the weight of the load loss.
 Field<DecoderConfig> expert_fields(const char* count);
 Field<DecoderConfig> whole_pairs_field();  // rotated parts of heads have two halves
-// Keys of rotary positions.
-struct RotaryKeys {
-  const char *theta = "rope_theta", *share = "partial_rotary_factor";
-  double standard_theta = 1e4, standard_share = 1;  // of absent keys
-};
-// "rope_parameters" since transformers 5; before, and as written, the theta and "rope_scaling".
-Field<DecoderConfig> rotary_field(const RotaryKeys& keys = {});
+// "rope_parameters" since transformers 5; before, as written, and if a file has both: "rope_scaling" and the theta.
+Field<DecoderConfig> rotary_field(const RotaryKeys& keys);
 RotaryConfig read_rotary(const ConfigFile& rope, DecoderConfig& config, const RotaryConfig& standard);
 // "sliding_window" and "layer_types": the layers with a window; without types, as "sliding_window_pattern" says or all
 // but every `period`th. Their rotary positions are those read before.

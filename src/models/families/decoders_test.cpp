@@ -90,6 +90,21 @@ TEST(Gemma3Config, HasWindowsAndThetasByLayer) {
   EXPECT_EQ(config.layer_kinds[5].rotary->theta, 1e6);
 }
 
+TEST(Gemma3Config, RopeScalingIsOfLayersWithoutAWindow) {
+  ConfigFile file = ConfigFile::parse(
+      R"({"model_type": "gemma3_text", "head_dim": 4, "hidden_size": 8, "intermediate_size": 12,
+          "max_position_embeddings": 32, "num_attention_heads": 2, "num_hidden_layers": 2, "num_key_value_heads": 1,
+          "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 4, "vocab_size": 40,
+          "rope_parameters": {"sliding_attention": {"rope_type": "default", "rope_theta": 100},
+                              "full_attention": {"rope_type": "default", "rope_theta": 1000}},
+          "rope_scaling": {"rope_type": "linear", "factor": 8.0}})",
+      "config.json");
+  const DecoderConfig config = decoder_config(file);
+  EXPECT_EQ(config.layer_kinds[0].rotary->scaling.kind, RopeScaling::Kind::kNone);
+  EXPECT_EQ(config.layer_kinds[1].rotary->scaling.factor, 8);
+  EXPECT_EQ(config.layer_kinds[1].rotary->theta, 1000);
+}
+
 TEST(MixtralConfig, HasTheDefaultsOfTransformers) {
   ConfigFile file("tests/golden/pretrained/mixtral/config.json");
   for (const char* key : {"rms_norm_eps", "rope_theta", "rope_parameters"}) file.erase(key);
@@ -127,6 +142,40 @@ TEST(LlamaConfig, HasYarn) {
   file.set("rope_scaling", rope);
   EXPECT_NEAR(
       decoder_config(file).rotary->scaling.magnitude, (1 + 0.1 * std::log(4.0)) / (1 + 0.05 * std::log(4.0)), 1e-12);
+}
+
+// As transformers 5 reads them.
+TEST(LlamaConfig, RopeScalingCountsBesideRopeParameters) {
+  ConfigFile file = decoder_config_file("llama", small_config()), parameters, scaling;
+  parameters.set("rope_type", "default"), parameters.set("rope_theta", 1e4);
+  scaling.set("rope_type", "linear"), scaling.set("factor", 2.0);
+  file.set("rope_parameters", parameters), file.set("rope_scaling", scaling);
+  EXPECT_EQ(decoder_config(file).rotary->scaling.factor, 2);
+  file.set_null("rope_scaling");
+  EXPECT_EQ(decoder_config(file).rotary->scaling.kind, RopeScaling::Kind::kNone);
+}
+
+TEST(LlamaConfig, TheOriginalLengthOfLlama3sScalingIsTheModelsUnlessItIsGiven) {
+  ConfigFile file = decoder_config_file("llama", small_config()), scaling;
+  scaling.set("rope_type", "llama3"), scaling.set("factor", 4.0);
+  file.set("rope_scaling", scaling);
+  EXPECT_EQ(decoder_config(file).rotary->scaling.original_length, small_config().max_seq_len);
+}
+
+// In transformers only phi3, stablelm and gpt_neox turn a part of each head.
+TEST(LlamaConfig, WholeHeadsTurnWhateverAFileSays) {
+  for (const char* type : {"llama", "mistral", "qwen2", "smollm3", "phi3", "stablelm"}) {
+    DecoderConfig small = small_config();
+    if (type == std::string("stablelm")) small.norms = NormKind::kLayer;
+    ConfigFile file = decoder_config_file(type, small), rope;
+    file.set("partial_rotary_factor", 0.5);
+    const double share = type == std::string("phi3") || type == std::string("stablelm") ? 0.5 : 1;
+    EXPECT_EQ(decoder_config(file).rotary->share, share) << type;
+    file.erase("partial_rotary_factor");
+    rope.set("rope_type", "default"), rope.set("partial_rotary_factor", 0.5);
+    file.set("rope_parameters", rope);
+    EXPECT_EQ(decoder_config(file).rotary->share, share) << type;
+  }
 }
 
 TEST(LlamaConfig, IsSavedAsTheFamilyItIs) {

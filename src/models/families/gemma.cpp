@@ -51,7 +51,9 @@ Field<DecoderConfig> local_rotary() {
             RotaryConfig local{.theta = positive_of(file, kLocal, 1e4)};
             if (const ConfigFile both = file.object(kBoth); both.has("sliding_attention")) {
               local = read_rotary(both.object("sliding_attention"), config, local);
-              config.rotary = read_rotary(both.object("full_attention"), config, {.theta = 1e6});
+              const ConfigFile full = both.object("full_attention");
+              const ConfigFile scaled = file.has("rope_scaling") ? file.object("rope_scaling") : full;
+              config.rotary = read_rotary(scaled, config, {.theta = positive_of(full, "rope_theta", 1e6)});
             }
             for (LayerKind& kind : config.layer_kinds) kind.rotary = kind.window > 0 ? local : config.rotary;
           },

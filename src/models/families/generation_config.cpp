@@ -52,13 +52,14 @@ std::string early_stopping(const ConfigFile& file) {
 std::vector<std::string> unsupported_keys(const ConfigFile& file) {
   constexpr std::pair<const char*, double> kNumbers[] = {{"encoder_no_repeat_ngram_size", 0}, {"num_beam_groups", 1},
       {"diversity_penalty", 0}, {"penalty_alpha", 0}, {"typical_p", 1}, {"top_h", 1}, {"epsilon_cutoff", 0},
-      {"eta_cutoff", 0}, {"guidance_scale", 1}, {"encoder_repetition_penalty", 1}};
+      {"eta_cutoff", 0}, {"guidance_scale", 1}, {"encoder_repetition_penalty", 1}, {"max_time", 0}};
   std::vector<std::string> keys;
   for (const auto& [key, neutral] : kNumbers)
     if (file.number(key, neutral) != neutral) keys.emplace_back(key);
   for (const char* key : {"suppress_tokens", "begin_suppress_tokens", "sequence_bias", "stop_strings",
            "force_words_ids", "exponential_decay_length_penalty"})
     if (file.has(key)) keys.emplace_back(key);
+  if (file.flag("token_healing", false)) keys.emplace_back("token_healing");
   return keys;
 }
 }  // namespace

@@ -31,6 +31,8 @@ void add_rotary(const GgufFile& file, const GgufArchitecture& architecture, Json
   if (whole_number(turned) && whole_number(width) && whole_number(heads)) {
     const int64_t whole = whole_number(size) ? size->get<int64_t>() : width->get<int64_t>() / heads->get<int64_t>();
     if (whole > 0) config[architecture.share_key] = turned->get<double>() / static_cast<double>(whole);
+    if (turned->get<int64_t>() != whole && !contains(std::vector<std::string>{"phi3", "gptneox"}, architecture.name))
+      file.fail("\"rope.dimension_count\" is not the size of its heads");
   }
   const Json* type = key("scaling.type");
   const std::string name = type && type->is_string() ? type->text() : "none";

@@ -165,6 +165,10 @@ TEST(Gguf, RefusesOtherModels) {
   const std::string layers =
       open({{"general.architecture", "llama"}, {"llama.attention.head_count_kv", std::vector<int64_t>{1, 2}}}, tokens);
   EXPECT_NE(layers.find("its layers differ in 'llama.attention.head_count_kv'"), std::string::npos) << layers;
+  const std::string turned = open({{"general.architecture", "llama"}, {"llama.embedding_length", 4},
+                                      {"llama.attention.head_count", 1}, {"llama.rope.dimension_count", 2}},
+      tokens);
+  EXPECT_NE(turned.find("\"rope.dimension_count\" is not the size of its heads"), std::string::npos) << turned;
   const std::string kind =
       open({{"general.architecture", "llama"}, {"tokenizer.ggml.model", "gpt2"}, {"tokenizer.ggml.pre", "odd"},
                {"tokenizer.ggml.tokens", std::vector<std::string>{"a"}}},

@@ -15,7 +15,8 @@ FamilyList families_of_stablelm() {
       .architectures = decoder_architectures("StableLm"),
       .base = base,
       .fields = llama_fields({field("max_position_embeddings", &C::max_seq_len, kSizes, 4096),
-          positive("layer_norm_eps", &C::epsilon, 1e-5), rotary_field({.standard_share = 0.25}), whole_pairs_field(),
+          positive("layer_norm_eps", &C::epsilon, 1e-5),
+          rotary_field({.share = "partial_rotary_factor", .standard_share = 0.25}), whole_pairs_field(),
           field("pad_token_id", &C::pad_token, kIds, -1), {refuse_hidden_dropout}, fixed("qk_layernorm", false),
           fixed("use_parallel_residual", false), biases("use_qkv_bias", {&Biases::attention})})})};
 }

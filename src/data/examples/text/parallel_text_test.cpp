@@ -154,7 +154,8 @@ TEST_F(ParallelTextTest, OtherFormatsAreNamed) {
   const auto told = [&](const std::string& name, const std::string& bytes) {
     return error_of([&] { read_lines(write(name, bytes)); });
   };
-  EXPECT_EQ(told("a.zip", std::string("PK\x03\x04\x14\0\0\0", 8)), "'a.zip' is a zip archive; unpack it first (unzip)");
+  EXPECT_EQ(told("a.zip", std::string("PK\x03\x04\x14\0\0\0", 8)),
+      "'a.zip' is a zip archive; unpack it first (unzip), or save a spreadsheet as .csv");
   EXPECT_EQ(told("a.xz", std::string("\xFD\x37zXZ\0\0\x04", 8)),
       "'a.xz' is compressed with xz; decompress it first (xz -d), or use gzip");
   EXPECT_EQ(told("a.zst", "\x28\xB5\x2F\xFD\x24"),

@@ -26,7 +26,7 @@ constexpr size_t kBufferBytes = 1 << 16;
 // The beginning of a file that is no text, and advice.
 using namespace std::string_view_literals;
 constexpr std::pair<std::string_view, const char*> kForeignFormats[] = {
-    {"PK\x03\x04"sv, "a zip archive; unpack it first (unzip)"},
+    {"PK\x03\x04"sv, "a zip archive; unpack it first (unzip), or save a spreadsheet as .csv"},
     {"\xFD\x37zXZ\0"sv, "compressed with xz; decompress it first (xz -d), or use gzip"},
     {"\x28\xB5\x2F\xFD"sv, "compressed with zstd; decompress it first (zstd -d), or use gzip"},
     {"BZh"sv, "compressed with bzip2; decompress it first (bzip2 -d), or use gzip"},

@@ -19,7 +19,7 @@ constexpr int64_t kSmall = 1 << 16;
 std::string document_of(Json& value, const std::string& key, const std::string& where) {
   Json* found = value.find(key);
   if (!found || !found->is_string())
-    fail_user(where, ": no string \"", key, "\"",
+    fail_user(where, ": no string \"", key, "\"; --text-column names the field to read",
         value.contains("messages") ? "; chats need a run with task = \"chat\", also to evaluate" : "");
   return std::move(found->text());
 }

@@ -183,7 +183,9 @@ TEST(TextDocuments, PlainTextKeepsItsEndAndJsonLinesNameTheirLine) {
   EXPECT_EQ(texts, std::vector<std::string>{"one\n"});
   read("c.jsonl", "{\"text\": \"a\\nb\"}\r\n\n{\"id\": 1, \"text\": \"\"}\n");
   EXPECT_EQ(texts, (std::vector<std::string>{"a\nb", ""}));
-  EXPECT_NE(error_of([&] { read("d.jsonl", "{\"text\": \"a\"}\n{\"txt\": 1}\n"); }).find(":2: no string \"text\""),
+  EXPECT_NE(error_of([&] {
+    read("d.jsonl", "{\"text\": \"a\"}\n{\"txt\": 1}\n");
+  }).find(":2: no string \"text\"; --text-column names"),
       std::string::npos);
   EXPECT_NE(error_of([&] { read("g.jsonl", "{\"messages\": []}\n"); }).find("chats need a run"), std::string::npos);
   read("f.csv", "id,text\n1,\"a, b\"\n2,c\n");

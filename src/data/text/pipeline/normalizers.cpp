@@ -159,7 +159,7 @@ void replace_matches(const SplitPattern& pattern, const std::string& content, Pi
   size_t done = 0;
   for (const TextRange& match : scratch.matches) {
     text.keep(done, match.begin);
-    text.put(content, utf8_start_before(old, match.end), match.end);  // tokenizers names the last character alone
+    text.put(content, match.end > 0 ? utf8_start_before(old, match.end) : 0, match.end);  // of the last character
     done = match.end;
   }
   text.keep(done, old.size());

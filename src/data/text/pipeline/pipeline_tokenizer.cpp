@@ -47,9 +47,9 @@ void AddedTokenMatcher::split(
     while (token.right_strip && to < end && is_white_space(utf8_code_point_at(part, to)))
       to += utf8_length_at(part, to);
     if (from > done) segments.push_back({done, from, kNoToken});
+    if (from < done) segments.back().end = from;  // a token in the white space that the one before took along
     segments.push_back({from, to, token.id});
     done = to;
-    at = std::max(at, to);
   }
   if (done < end) segments.push_back({done, end, kNoToken});
 }

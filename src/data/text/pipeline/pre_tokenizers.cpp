@@ -17,24 +17,24 @@ constexpr std::string_view kBehaviors[] = {"Removed", "Isolated", "MergedWithPre
 void cut_between(size_t begin, size_t end, const std::vector<TextRange>& matches, SplitBehavior behavior, bool inverted,
     std::vector<TextSegment>& words) {
   const size_t first = words.size();
-  bool after_match = false;  // whether the last piece ends with a match
+  bool after_match = false, after_empty = false;  // whether the last piece ends with a match; was empty
   const auto add = [&](size_t from, size_t to, bool match) {
-    if (from == to || (match && behavior == SplitBehavior::kRemoved)) return;
-    const bool joins = behavior >= SplitBehavior::kMergedWithPrevious && words.size() > first &&
+    if (match && behavior == SplitBehavior::kRemoved) return;
+    const bool joins = behavior >= SplitBehavior::kMergedWithPrevious && words.size() > first && !after_empty &&
                        (behavior == SplitBehavior::kMergedWithPrevious  ? match && !after_match
                            : behavior == SplitBehavior::kMergedWithNext ? !match && after_match
                                                                         : match == after_match);
     if (joins) words.back().end = to;
-    else words.push_back({from, to, kNoToken});
-    after_match = match;
+    else if (from < to) words.push_back({from, to, kNoToken});
+    after_match = match, after_empty = !joins && from == to;
   };
   size_t done = begin;
   for (const TextRange& match : matches) {
-    add(done, match.begin, inverted);
+    if (done < match.begin) add(done, match.begin, inverted);
     add(match.begin, match.end, !inverted);
     done = match.end;
   }
-  add(done, end, inverted);
+  if (done < end) add(done, end, inverted);
 }
 
 // Keeps words that are tokens; split_word(word, text, scratch) appends the pieces of each other one to next_words.
@@ -171,10 +171,9 @@ TextStep read_cutting_step(const JsonObject& json, const std::string& type) {
   if (type == "Metaspace")
     return [how = read_metaspace(json), cut = json.flag("split", true)](
                PipelineScratch& scratch) { put_spaces(how, cut, scratch); };
-  if (type == "Whitespace") {  // \w+|[^\w\s]+, with \w as tokenizers has it
-    const std::string word = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200C}\x{200D})";
-    return pattern_split(SplitPattern("[" + word + "]+|[^" + word + "\\s]+"), SplitBehavior::kRemoved, true);
-  }
+  if (type == "Whitespace")  // \w+|[^\w\s]+, where \w also has what joins letters
+    return pattern_split(
+        SplitPattern(R"([\w\x{200C}\x{200D}]+|[^\w\x{200C}\x{200D}\s]+)"), SplitBehavior::kRemoved, true);
   if (type == "CharDelimiterSplit")
     return pattern_split(SplitPattern::literal(json.text("delimiter")), SplitBehavior::kRemoved);
   if (type == "BertPreTokenizer")

@@ -56,6 +56,34 @@ std::string_view replace_recent_characters(std::string_view text, std::string& s
   return copied ? std::string_view(storage) : text;
 }
 
+// Oniguruma, which tokenizers uses, has marks among word characters and, outside of classes, ² and ½. Each row: what it
+// spells otherwise than PCRE2, what PCRE2 calls it, and what within a class, which may begin with a ']'.
+const std::string kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})", kAlone = kWord + R"(\xB2\xB3\xB9\xBC-\xBE])";
+const std::array<std::string, 3> kSpellings[] = {{"\\w", "[" + kAlone, kWord},
+    {"\\W", "[^" + kAlone, R"(\p{C}\p{Z}\p{S}\p{No}\p{Pd}\p{Ps}\p{Pe}\p{Pi}\p{Pf}\p{Po})"},
+    {"\\b", "(?:(?<=[" + kAlone + ")(?![" + kAlone + ")|(?<![" + kAlone + ")(?=[" + kAlone + "))", "\\b"},
+    {"\\B", "(?:(?<=[" + kAlone + ")(?=[" + kAlone + ")|(?<![" + kAlone + ")(?![" + kAlone + "))", "\\B"},
+    {"\\H", "[^0-9A-Fa-f]", R"(\x00-/:-@G-`g-\x{10FFFF})"}, {"\\h", "[0-9A-Fa-f]", "0-9A-Fa-f"},
+    {"[:word:]", "[:word:]", kWord}, {"[:punct:]", "[:punct:]", R"(\p{P}\p{S})"},
+    {"[:alpha:]", "[:alpha:]", R"(\p{Alphabetic})"}, {"[:alnum:]", "[:alnum:]", R"(\p{Alphabetic}\p{Nd})"}};
+
+std::string as_pcre2(std::string_view rest, const std::string& shown) {
+  std::string out;
+  bool in_class = false;
+  for (size_t length = 0; !rest.empty(); rest.remove_prefix(std::min(length, rest.size()))) {
+    const auto* row = std::ranges::find_if(kSpellings, [&](const auto& r) { return rest.starts_with(r[0]); });
+    const bool known = row != std::end(kSpellings), posix = in_class && rest.starts_with("[:");
+    length = known ? row->at(0).size() : posix ? rest.find(":]") + 2 : rest[0] == '\\' ? 2 : 1;
+    if (length == 1 && in_class && (rest[0] == '[' || rest.starts_with("&&")))
+      fail_user(shown, " has '&&' or a class within a class, which Linnet does not know");
+    if (length == 1 && (rest[0] == '[' || rest[0] == ']')) in_class = rest[0] == '[';
+    if (length == 1 && in_class)
+      length = rest.starts_with("[^]") ? 3 : rest.starts_with("[^") + rest.starts_with("[]") + 1;
+    out += known ? std::string_view(row->at(in_class ? 2 : 1)) : rest.substr(0, length);
+  }
+  return out;
+}
+
 // Limits of backtracking: usual patterns need almost none, and a hostile one must fail quickly.
 constexpr size_t kJitStackBytes = 1 << 20;
 constexpr uint32_t kMatchLimit = 10'000'000;
@@ -98,9 +126,10 @@ SplitPattern::SplitPattern(const std::string& expression, const std::string& whe
   if (invalid_utf8_at(expression) != std::string::npos) fail_user(made->shown, " is not valid UTF-8");
   int error = 0;
   PCRE2_SIZE offset = 0;
-  // Callouts, \C and (*...) verbs have no use in a tokenizer's pattern.
-  made->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(),
-      PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
+  const std::string pattern = as_pcre2(expression, made->shown);
+  // Callouts, \C and (*...) verbs have no use in a tokenizer's pattern. Oniguruma's ^ and $ are those of lines.
+  made->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
   if (!made->code) {
     PCRE2_UCHAR message[160] = {};
     pcre2_get_error_message(error, message, sizeof message);
@@ -110,8 +139,8 @@ SplitPattern::SplitPattern(const std::string& expression, const std::string& whe
 }
 
 SplitPattern SplitPattern::literal(std::string_view text) {
-  std::string expression;
-  for (const char c : text) {  // a backslash before ASCII punctuation is that character
+  std::string expression = text.empty() ? "(?!)" : "";  // no text is found nowhere
+  for (const char c : text) {                           // a backslash before ASCII punctuation is that character
     if (static_cast<unsigned char>(c) < 0x80 && !std::isalnum(static_cast<unsigned char>(c)) && c > ' ' && c != 0x7F)
       expression += '\\';
     expression += c;
@@ -135,16 +164,16 @@ void SplitPattern::find_valid(
   text = replace_recent_characters(text, state.stand_ins);
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
   const PCRE2_SIZE* found = pcre2_get_ovector_pointer(state.data);
-  for (size_t at = 0; at < text.size();) {
+  PCRE2_SIZE last_end = PCRE2_UNSET;  // of a match; an empty one does not follow it
+  for (size_t at = 0; at <= text.size();) {
     const int count = pcre2_match(code_->code, subject, text.size(), at, PCRE2_NO_UTF_CHECK, state.data, state.context);
     if (count == PCRE2_ERROR_NOMATCH) return;
     if (count < 0) fail_user(code_->shown, " takes too many steps on a text (PCRE2 error ", count, ")");
-    if (found[1] > found[0] && found[0] >= at) {
+    if (found[1] > found[0] || found[1] != last_end) {
       matches.push_back({base + found[0], base + found[1]});
-      at = found[1];
+      at = last_end = found[1];
     } else {
-      at = std::max(at, found[1]);
-      if (at < text.size()) at += utf8_length_at(text, at);
+      at += at < text.size() ? utf8_length_at(text, at) : 1;
     }
   }
 }

@@ -47,6 +47,8 @@ class BpeModel : public SubwordModel {
         word_suffix_(json.text("end_of_word_suffix", "")) {
     if (json.has("dropout") && !(json.at("dropout").is_number() && json.at("dropout").get<double>() == 0))
       json.fail("has a dropout, which Linnet does not do");
+    if (byte_fallback_ && !(continuing_prefix_ + word_suffix_).empty())
+      json.fail("has byte_fallback beside a prefix or suffix of pieces, which Linnet does not do");
     if (!unknown_piece_.empty()) unknown_ = vocabulary_.find(unknown_piece_);
     for (int byte = 0; byte < 256; ++byte)
       bytes_.ids[byte] =

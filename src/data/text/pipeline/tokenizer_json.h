@@ -38,8 +38,8 @@ class SplitPattern {
   explicit SplitPattern(const std::string& expression, const std::string& where = "");
   static SplitPattern literal(std::string_view text);  // matches exactly these bytes
 
-  // Replaces `matches` by all there are, left to right, without empty ones. Bytes that are no UTF-8 match nothing, and
-  // nothing matches across them.
+  // Replaces `matches` by all there are, left to right, with empty ones that do not follow another. Bytes that are no
+  // UTF-8 match nothing, and nothing matches across them.
   void find_all(std::string_view text, MatchScratch& scratch, std::vector<TextRange>& matches) const;
 
  private:
