@@ -1,5 +1,6 @@
 // What the tests of quantized weights share: packed weights, their products, and every way to multiply.
 #pragma once
+#include <algorithm>
 #include <random>
 #include <vector>
 #include "base/thread_pool.h"
@@ -8,6 +9,22 @@
 #include "kernel_testing.h"
 
 namespace linnet {
+// What pack_row() was given.
+inline void unpack_row(const PackedWeight& weight, int64_t row, int8_t* codes, float* scales) {
+  constexpr int64_t kPanel = PackedShape::kPanel, kBlock = PackedShape::kBlock;
+  const PackedShape& shape = weight.shape;
+  const BlockFormat blocks = block_format(shape.format);
+  const int64_t panel = row / kPanel;
+  for (int64_t block = 0; block < shape.blocks(); ++block) {
+    int8_t some[kBlock];
+    block_codes(blocks, weight.codes(panel) + block * shape.block_bytes(), row % kPanel, some);
+    std::copy_n(some, std::min(kBlock, shape.columns - block * kBlock), codes + block * kBlock);
+    if (shape.format != WeightFormat::kInt8)
+      scales[block] = block_number(blocks, weight.block_scales(panel), block, row % kPanel, 0);
+  }
+  if (shape.format == WeightFormat::kInt8) scales[0] = weight.row_scales()[row];
+}
+
 struct Packed {
   Packed(WeightFormat format, int64_t rows, int64_t columns, const std::vector<float>& w)
       : shape{format, rows, columns}, memory(shape.bytes()) {

@@ -547,7 +547,7 @@ NAMED: dict[str, tuple[typing.Callable[[], typing.Any], str]] = {
     ),
     "a sample of another field": (
         lambda: ln.Dataset.from_function(3, {"x": ("float32", (3,))}, lambda i: {"y": np.zeros(2, np.float32)})[1],
-        r'sample 1 as {"y" f32\[2\]}; {"x" f32\[3\]} is wanted',
+        r"sample 1 as y f32\[2\]; x f32\[3\] is wanted",
     ),
     "a sample that fails": (
         lambda: ln.Dataset.from_function(3, {"x": ("float32", (3,))}, lambda i: {}["bad row"])[1],

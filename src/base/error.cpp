@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdarg>
-#include <cstdio>
 #include <cstring>
 #include <string_view>
 #include "base/text.h"

@@ -2,7 +2,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/resource.h>
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <map>

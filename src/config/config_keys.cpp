@@ -1,6 +1,5 @@
 #include "config/config_keys.h"
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <filesystem>
 #include <type_traits>

@@ -1,11 +1,9 @@
 #include "formats/safetensors.h"
 #include <algorithm>
-#include <optional>
 #include <tuple>
 #include "base/fail.h"
 #include "base/files.h"
 #include "base/json.h"
-#include "base/numbers.h"
 #include "base/text.h"
 
 namespace linnet {

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <optional>
 #include "base/fail.h"
 #include "base/files.h"
 #include "base/functions.h"

@@ -1,5 +1,4 @@
 #include "onnx/text_network.h"
-#include <array>
 #include <set>
 #include "base/fail.h"
 #include "base/text.h"

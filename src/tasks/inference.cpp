@@ -6,7 +6,6 @@
 #include "models/families/static_scales.h"
 #include "models/modules/encoder_decoder.h"
 #include "models/nn/parameter_file.h"
-#include "training/run/memory_report.h"
 #include "training/run/run_folder.h"
 
 namespace linnet {

@@ -25,12 +25,6 @@ struct SequenceField {
 namespace {
 std::string length_name(const std::string& name) { return name + "_length"; }
 
-// {"x" f32[3], "y" i32[]}
-std::string text_of(const InputTypes& types) {
-  return "{" + joined(types, ", ", [](const auto& entry) { return '"' + entry.first + "\" " + entry.second.text(); }) +
-         "}";
-}
-
 // User error if a field has this name.
 void check_field(const Dataset& dataset, const std::string& name) {
   if (name.empty()) fail_user("a field of a dataset has no name");
@@ -144,8 +138,8 @@ Arrays Dataset::sample(int64_t index) const {
     Arrays sample(state_->function_types);
     state_->function(stored, sample);
     if (sample.types() != state_->function_types)
-      fail_user("the function of a dataset gave sample ", stored, " as ", text_of(sample.types()), "; ",
-          text_of(state_->function_types), " is wanted");
+      fail_user("the function of a dataset gave sample ", stored, " as ", types_text(sample.types()), "; ",
+          types_text(state_->function_types), " is wanted");
     return sample;
   }
   Arrays sample;

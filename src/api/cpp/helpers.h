@@ -4,7 +4,7 @@
 #include "base/fail.h"
 #include "engine/ir/graph.h"
 #include "engine/ir/tensor.h"
-#include "linnet/tensor_type.h"
+#include "linnet/arrays.h"
 
 namespace linnet {
 // Throws Error(kShape) with the program's line and the parts as its text.
@@ -21,6 +21,8 @@ Tensor zeros(Tensor like, const Shape& shape);
 // 0, 1, ... along the last axis: i32 of the shape of `tokens`.
 Tensor counted_positions(Tensor tokens);
 
+// "x f32[4, 2], y f32[4, 1]".
+std::string types_text(const InputTypes& types);
 // Whether losses ignore the negative elements of an input of this name, so that -1 marks what does not count.
 bool is_label(const std::string& name, DType dtype);
 

@@ -103,8 +103,6 @@ int target_operand(const Node& node) {
   return is(node, kCrossEntropy) ? 1 : is(node, kLinearCrossEntropy) ? 2 : -1;
 }
 
-int id_operand(const Node& node) { return is(node, kEmbedding) ? 1 : -1; }
-
 void check_inputs(const InputTypes& evaluated, const InputTypes& trained) {
   const auto compare = [](const InputTypes& one, const char* in, const InputTypes& other, const char* not_in) {
     for (const auto& [name, type] : one) {
@@ -249,7 +247,9 @@ void Learner::State::add_kind(const InputTypes* types, bool trained) {
   const Graph graph = evaluate_graph(layout, recorded, state::kParameters);
   kind.used = declared(graph);
   kind.lengths = attention_lengths(graph);
-  const std::set<std::string> targets = inputs_read_as(graph, target_operand), ids = inputs_read_as(graph, id_operand);
+  const std::set<std::string> targets = inputs_read_as(graph, target_operand),
+                              ids =
+                                  inputs_read_as(graph, [](const Node&node) { return is(node, kEmbedding) ? 1 : -1; });
   for (const auto& [name, type] : kind.used) {
     const bool is_target = targets.contains(name) && type.dtype == DType::kI32;
     if ((is_target || is_label(name, type.dtype)) && !ids.contains(name)) kind.labels.insert(name);

@@ -14,8 +14,6 @@ constexpr const char* kRowMask = "row_mask";
 
 // Names of graph inputs that the learner or the trainer fills.
 bool is_reserved(const std::string& name);
-// "x f32[4, 2], y f32[4, 1]".
-std::string types_text(const InputTypes& types);
 // The largest first size; 0 without any.
 int64_t most_rows(const InputTypes& types);
 // A graph's inputs that are not reserved.

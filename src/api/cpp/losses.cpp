@@ -5,7 +5,6 @@
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
-#include "engine/ops/reduce/reduce.h"
 #include "linnet/error.h"
 #include "linnet/metrics.h"
 

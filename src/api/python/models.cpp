@@ -17,7 +17,6 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "config/hints.h"
-#include "models/families/pretrained.h"
 #include "serving/loaded/loaded_model.h"
 #include "tasks/check_subject.h"
 #include "tasks/planning/plan_memory.h"

@@ -303,8 +303,9 @@ ProfileSummary profile_layers(const Workload& workload, const MeasureOptions& op
 }
 
 void write_data(const Workload& workload, const std::string& path) {
-  std::vector<SafetensorsTensor> tensors;
-  for (const WorkloadInput& input : workload.inputs) tensors.push_back({input.name, input.type, input.data.data()});
+  const auto tensors = mapped(workload.inputs, [](const WorkloadInput& input) {
+    return SafetensorsTensor{input.name, input.type, input.data.data()};
+  });
   save_safetensors(path, tensors, {{"workload", workload.name}});
 }
 }  // namespace linnet

@@ -162,8 +162,7 @@ class MpirunOutput {
 
 // In its own process group, as mpirun kills the ranks on Ctrl-C. Ready ranks get stop requests as SIGUSR1.
 Ending run_mpirun(std::vector<std::string> command) {
-  std::vector<char*> words;
-  for (std::string& word : command) words.push_back(word.data());
+  auto words = mapped(command, [](std::string& word) { return word.data(); });
   words.push_back(nullptr);
   const WaitedSignals signals;
   int pipe[2];

@@ -1,6 +1,5 @@
 #include "data/metrics/class_report.h"
 #include <algorithm>
-#include <string_view>
 #include "base/text.h"
 #include "data/text/unicode/utf8.h"
 

@@ -1,6 +1,5 @@
 #include "data/text/trained_tokenizers.h"
 #include <algorithm>
-#include <functional>
 #include <unordered_set>
 #include "base/fail.h"
 #include "base/files.h"

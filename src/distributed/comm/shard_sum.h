@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <span>
 #include <vector>
-#include "base/numbers.h"
 #include "base/thread_pool.h"
 #include "distributed/comm/communicator.h"
 

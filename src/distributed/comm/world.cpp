@@ -5,7 +5,6 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
-#include <string_view>
 #include "base/fail.h"
 #include "base/numbers.h"
 #include "base/process.h"

@@ -1,6 +1,5 @@
 #include "distributed/simulate/training_step.h"
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <map>
 #include <queue>

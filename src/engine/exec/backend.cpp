@@ -1,9 +1,6 @@
 #include "engine/exec/backend.h"
 #include <dlfcn.h>
-#include <array>
-#include <map>
 #include <mutex>
-#include <optional>
 #include "base/fail.h"
 #include "base/numbers.h"
 #include "base/process.h"

@@ -1,6 +1,5 @@
 #include "engine/exec/executor.h"
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <utility>
 #include "base/fail.h"

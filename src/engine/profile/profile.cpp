@@ -1,6 +1,5 @@
 #include "engine/profile/profile.h"
 #include <algorithm>
-#include <string_view>
 #include <tuple>
 #include "base/json.h"
 #include "base/text.h"

@@ -1,10 +1,8 @@
 #include "engine/profile/step_profiler.h"
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
-#include <string_view>
 #include "base/fail.h"
 #include "base/files.h"
 #include "base/log.h"

@@ -1,5 +1,4 @@
 #include "models/families/decoder_family.h"
-#include "base/error.h"
 
 namespace linnet {
 namespace {

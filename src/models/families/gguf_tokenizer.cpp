@@ -1,5 +1,4 @@
 // Makes tokenizer files of a model folder from a file of llama.cpp.
-#include <algorithm>
 #include "base/json.h"
 #include "base/protobuf.h"
 #include "data/text/sentencepiece/sentencepiece_pretrained.h"

@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "models/families/config_file.h"
 #include "models/families/fields.h"
-#include "models/nn/forward.h"
 #include "models/nn/parameter_file.h"
 
 namespace linnet {

@@ -16,8 +16,8 @@ Field<DecoderConfig> turning_layers() {
               config.layer_kinds.push_back({.rotary = turn != 0 ? config.rotary : std::nullopt});
           },
       [=](const DecoderConfig& config, ConfigFile& file) {
-        std::vector<int64_t> turns;
-        for (const LayerKind& kind : config.layer_kinds) turns.push_back(kind.rotary ? 1 : 0);
+        const auto turns =
+            mapped<int64_t>(config.layer_kinds, [](const LayerKind& kind) { return kind.rotary ? 1 : 0; });
         if (!turns.empty()) file.set(kKey, turns);
       }};
 }

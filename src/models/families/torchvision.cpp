@@ -7,7 +7,6 @@
 #include "formats/safetensors.h"
 #include "formats/tensor_file.h"
 #include "formats/weight_files.h"
-#include "models/families/binding.h"
 #include "models/modules/resnet.h"
 
 namespace linnet {

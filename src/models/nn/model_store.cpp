@@ -1,6 +1,5 @@
 #include "models/nn/model_store.h"
 #include <set>
-#include "base/error.h"
 #include "base/process.h"
 #include "engine/plan/store.h"
 

@@ -1,5 +1,4 @@
 #include "onnx/lowering/lowering.h"
-#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>

@@ -10,7 +10,6 @@
 #include "models/families/vit.h"
 #include "models/modules/image_model.h"
 #include "models/modules/resnet.h"
-#include "models/nn/model_file.h"
 #include "onnx/text_network.h"
 #include "tasks/inference.h"
 #include "training/run/run_folder.h"

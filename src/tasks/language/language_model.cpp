@@ -5,7 +5,6 @@
 #include "config/config.h"
 #include "models/families/decoder_family.h"
 #include "models/modules/text_decoder.h"
-#include "models/nn/model_file.h"
 #include "training/run/memory_report.h"
 #include "training/run/run_folder.h"
 

@@ -7,7 +7,6 @@
 #include "tasks/text_files.h"
 #include "training/run/pretrained_run.h"
 #include "training/run/run_folder.h"
-#include "training/run/run_setup.h"
 
 namespace linnet {
 namespace {

@@ -285,8 +285,7 @@ TextRecords split_off(TextRecords& records, bool by_label, double share, uint64_
   for (auto& [text, number] : numbers) number = next++;
   for (const std::string& text : texts) labels.push_back(by_label ? numbers[text] : 0);
   std::vector<bool> chosen = choose_held_out(labels, share, seed);
-  std::vector<std::string> whole;
-  for (const TextRecord& record : records.records) whole.push_back(record.text + '\0' + record.pair);
+  const auto whole = mapped(records.records, [](const TextRecord& text) { return text.text + '\0' + text.pair; });
   keep_together(chosen, {whole.begin(), whole.end()});
   TextRecords part{.records = {}, .pairs = records.pairs, .images = records.images}, rest = part;
   for (size_t i = 0; i < records.records.size(); ++i)

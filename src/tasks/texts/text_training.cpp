@@ -15,7 +15,6 @@
 #include "tasks/texts/onnx_classifier.h"
 #include "tasks/texts/text_session.h"
 #include "training/run/pretrained_run.h"
-#include "training/run/run_setup.h"
 
 namespace linnet {
 namespace {

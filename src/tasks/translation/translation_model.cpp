@@ -3,7 +3,6 @@
 #include "models/families/generation_config.h"
 #include "models/families/transformer_family.h"
 #include "models/modules/t5.h"
-#include "models/nn/model_file.h"
 #include "training/run/memory_report.h"
 #include "training/run/run_folder.h"
 

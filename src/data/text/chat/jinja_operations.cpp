@@ -1,7 +1,6 @@
 // Python's operators and methods on template values.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include "base/text.h"
 #include "data/text/chat/jinja_program.h"
 #include "data/text/unicode/utf8.h"

@@ -86,8 +86,7 @@ void put_decomposed(Form form, AlignedText& text, size_t begin, size_t end) {
 void put_composed(Form form, AlignedText& text, size_t begin, size_t end, const std::string& bytes) {
   const std::string_view old = text.view();
   const Utf8Characters characters = utf8_characters(old.substr(begin, end - begin));
-  std::vector<std::string> parts;
-  for (const Utf8Character& character : characters) parts.push_back(composed(form, character.bytes()));
+  const auto parts = mapped(characters, [&](const Utf8Character& each) { return composed(form, each.bytes()); });
   if (joined(parts, "") != bytes) return text.put(bytes, begin, end);
   for (size_t i = 0; const Utf8Character& character : characters)
     text.put(parts[i++], begin + character.begin, begin + character.end);

@@ -1,5 +1,4 @@
 #include "data/text/sentencepiece/sentencepiece_pretrained.h"
-#include <algorithm>
 #include "base/fail.h"
 #include "base/functions.h"
 #include "base/text.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <utility>
 #include "engine/kernels/attention/attention_blocking.h"
 #include "engine/kernels/gemm/gemm_tile-inl.h"
 #include "engine/kernels/lanes-inl.h"

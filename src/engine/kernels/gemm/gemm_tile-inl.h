@@ -12,7 +12,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 #include "engine/kernels/gemm/gemm_blocking.h"
 #include "engine/kernels/lanes-inl.h"
 

@@ -5,10 +5,8 @@
 #include <cstring>
 #include <limits>
 #include <utility>
-#include <vector>
 #include "base/error.h"
 #include "base/functions.h"
-#include "base/numbers.h"
 #include "base/thread_pool.h"
 #include "engine/kernels/precision.h"
 #include "engine/kernels/quantized/products.h"
@@ -122,26 +120,7 @@ void quantize_block4(const float* w, int64_t count, float top, int8_t* codes, fl
     }
 }
 
-void block_codes(const BlockFormat& blocks, const int8_t* block, int64_t row, int8_t* codes) {
-  const int8_t* words = block + row * 4;
-  if (blocks.bits == 8) {
-    for (int64_t group = 0; group < kBlock / 4; ++group) std::memcpy(codes + group * 4, words + group * kPanel * 4, 4);
-    return;
-  }
-  const int raised = blocks.is_signed ? 8 : 0;
-  for (int64_t group = 0; group < kBlock / 8; ++group) {
-    const auto word = number_at<uint32_t>(words + group * kPanel * 4);
-    for (int64_t j = 0; j < 8; ++j)
-      codes[group * 8 + j] = static_cast<int8_t>((static_cast<int>(word >> (4 * j) & 15U) ^ raised) - raised);
-  }
-  for (int64_t i = 0; blocks.high_bits > 0 && i < kBlock; ++i) {
-    const auto [at, shift] = high_bits_of(blocks.high_bits, i);
-    const int high = static_cast<uint8_t>(words[4 * 64 + at]) >> shift & ((1 << blocks.high_bits) - 1);
-    codes[i] = static_cast<int8_t>(codes[i] | high << 4);
-  }
-}
-
-// The inverse; high bits are added to zeros.
+// The inverse of block_codes(); high bits are added to zeros.
 void pack_codes(const BlockFormat& blocks, const int8_t* codes, int64_t row, std::byte* block) {
   std::byte* words = block + row * 4;
   if (blocks.bits == 8) {
@@ -236,18 +215,23 @@ void pack_row(const PackedShape& shape, int64_t row, const int8_t* codes, const 
   }
 }
 
-void unpack_row(const PackedWeight& weight, int64_t row, int8_t* codes, float* scales) {
-  const PackedShape& shape = weight.shape;
-  const BlockFormat blocks = block_format(shape.format);
-  const int64_t panel = row / kPanel;
-  for (int64_t block = 0; block < shape.blocks(); ++block) {
-    int8_t some[kBlock];
-    block_codes(blocks, weight.codes(panel) + block * shape.block_bytes(), row % kPanel, some);
-    std::copy_n(some, std::min(kBlock, shape.columns - block * kBlock), codes + block * kBlock);
-    if (shape.format != WeightFormat::kInt8)
-      scales[block] = block_number(blocks, weight.block_scales(panel), block, row % kPanel, 0);
+void block_codes(const BlockFormat& blocks, const int8_t* block, int64_t row, int8_t* codes) {
+  const int8_t* words = block + row * 4;
+  if (blocks.bits == 8) {
+    for (int64_t group = 0; group < kBlock / 4; ++group) std::memcpy(codes + group * 4, words + group * kPanel * 4, 4);
+    return;
   }
-  if (shape.format == WeightFormat::kInt8) scales[0] = weight.row_scales()[row];
+  const int raised = blocks.is_signed ? 8 : 0;
+  for (int64_t group = 0; group < kBlock / 8; ++group) {
+    const auto word = number_at<uint32_t>(words + group * kPanel * 4);
+    for (int64_t j = 0; j < 8; ++j)
+      codes[group * 8 + j] = static_cast<int8_t>((static_cast<int>(word >> (4 * j) & 15U) ^ raised) - raised);
+  }
+  for (int64_t i = 0; blocks.high_bits > 0 && i < kBlock; ++i) {
+    const auto [at, shift] = high_bits_of(blocks.high_bits, i);
+    const int high = static_cast<uint8_t>(words[4 * 64 + at]) >> shift & ((1 << blocks.high_bits) - 1);
+    codes[i] = static_cast<int8_t>(codes[i] | high << 4);
+  }
 }
 
 void pack_weight(const PackedShape& shape, const float* w, std::byte* packed, ThreadPool& pool) {

@@ -141,13 +141,14 @@ struct PackedWeight {
 
 // A scale of row `row` of the panel with these block_scales(); `part` blocks.parts: the minimum.
 float block_number(const BlockFormat& blocks, const std::byte* scales, int64_t block, int64_t row, int64_t part);
+// The codes of that row in the block at `block`.
+void block_codes(const BlockFormat& blocks, const int8_t* block, int64_t row, int8_t* codes);
 
 // Rounds one row to codes[columns] and scales[scales_of_row()], in formats with codes. A row or block with a value that
 // is not finite gets the scale NaN. Scales of blocks are bf16 numbers.
 void quantize_row(const PackedShape& shape, const float* w, int8_t* codes, float* scales);
-// Into and out of the packed form. pack_row does not write padding, which must be zero.
+// Does not write padding, which must be zero.
 void pack_row(const PackedShape& shape, int64_t row, const int8_t* codes, const float* scales, std::byte* packed);
-void unpack_row(const PackedWeight& weight, int64_t row, int8_t* codes, float* scales);
 
 // Packs a matrix [rows, columns]. `packed` has shape.bytes() bytes.
 void pack_weight(const PackedShape& shape, const float* w, std::byte* packed, ThreadPool& pool);

@@ -1,6 +1,5 @@
 #include "engine/ops/collective/collective.h"
 #include <algorithm>
-#include <map>
 #include <set>
 #include <utility>
 #include "distributed/comm/tensor_group.h"
