@@ -102,7 +102,7 @@ void write_file_atomically(const std::string& path, std::string_view text);
 class FolderLock {
  public:
   explicit FolderLock(const std::string& folder);
-  // User error if the folder was removed or replaced since: what is written would mix with another process's files.
+  // User error if the folder was removed or replaced since: files written now would mix with another process's.
   void check() const;
 
  private:

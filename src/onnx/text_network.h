@@ -59,6 +59,6 @@ class OnnxImageModel : public ImageModel {
   bool takes_bytes_;
 };
 
-// What the input of such a network declares; -1: any number.
+// The number of channels that the input of such a network declares; -1: any.
 int64_t image_channels(const OnnxNetwork& network);
 }  // namespace linnet

@@ -148,7 +148,7 @@ void reserve_memory(Session& session, const std::string& advice) {
   session.trainer->state().initialize_constants();
 }
 
-// Memory is taken once the file's tensors are those of the model, which a configuration may make any size.
+// Loads before it takes the memory: an altered configuration can ask for any size, and loading refuses other shapes.
 void take_loaded(Session& session, const std::string& advice, const LoadWeights& load) {
   reserve_memory(session, advice);
   load_weights(session, load);

@@ -138,7 +138,7 @@ bool Learner::State::counts_padding(const Arrays& batch, const BatchKind& kind) 
          (!std::isfinite(padded) && std::isfinite(repeated));
 }
 
-// Once for each shape: a loss that counts all rows of a batch would count padding.
+// Refuses a loss that counts padding rows. Checks the first padded batch of each shape.
 void Learner::State::check_padding(const Arrays& batch, const BatchKind& kind) {
   if (batch.samples == 0 || batch.samples >= kind.rows() || kind.checked_padding) return;
   if (!kind.knows_padding() || counts_padding(batch, kind))

@@ -84,7 +84,7 @@ std::map<std::string, int64_t> attention_lengths(const Graph& graph) {
   return lengths;
 }
 
-// The inputs that nodes read as the operand which `operand` says (-1: none), as they are or through ops of one operand.
+// The inputs that reach operand number operand(node) of some node (-1: none), directly or through ops of one operand.
 std::set<std::string> inputs_read_as(const Graph& graph, int (*operand)(const Node& node)) {
   std::vector<bool> is_read(graph.value_count());
   for (NodeId id = graph.node_count(); id-- > 0;) {

@@ -48,8 +48,8 @@ std::vector<std::string> parsed_path(const CLI::App& app) {
   return path;
 }
 
-// The first option that took the option behind it for its value, as --data does in `--data --run x`; "" without one.
-// --data=--run means that value.
+// The first option whose value is another option's name, such as --data in `--data --run x`; "" if there is none. To
+// mean that value one writes --data=--run.
 std::string option_without_value(const CLI::App& app, int argc, char** argv) {
   const CLI::App& command = *parsed_commands(app).back();
   const auto option = [&](const std::string& word) {

@@ -38,7 +38,7 @@ struct PlanRequest {
   bool exact = false;   // read any amount of data
   // Process memory beside the plan, data included; absent: measured. Set it to compare plans, as the process grows.
   std::optional<uint64_t> resident = {};
-  int64_t micro_batches = 1;  // in accumulate_steps, of which the largest batch has none
+  int64_t micro_batches = 1;  // a factor of accumulate_steps; the largest batch is searched without it
   // Estimates a step's time instead of the largest batch.
   std::optional<MachineSpeed> speed = {};
   // Keeps the data for the next plan with other batch sizes.

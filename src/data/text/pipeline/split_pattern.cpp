@@ -56,8 +56,8 @@ std::string_view replace_recent_characters(std::string_view text, std::string& s
   return copied ? std::string_view(storage) : text;
 }
 
-// Oniguruma, which tokenizers uses, has marks among word characters and, outside of classes, ² and ½. Each row: what it
-// spells otherwise than PCRE2, what PCRE2 calls it, and what within a class, which may begin with a ']'.
+// The tokenizers library uses Oniguruma. Its word characters include marks and, outside of classes, ² and ½. Each row:
+// Oniguruma's spelling, PCRE2's, and PCRE2's within a class. The latter may begin with a ']'.
 const std::string kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})", kAlone = kWord + R"(\xB2\xB3\xB9\xBC-\xBE])";
 const std::array<std::string, 3> kSpellings[] = {{"\\w", "[" + kAlone, kWord},
     {"\\W", "[^" + kAlone, R"(\p{C}\p{Z}\p{S}\p{No}\p{Pd}\p{Ps}\p{Pe}\p{Pi}\p{Pf}\p{Po})"},
