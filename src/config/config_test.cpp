@@ -6,37 +6,25 @@
 #include <limits>
 #include <random>
 #include <set>
-#include "base/error.h"
 #include "base/files.h"
 #include "base/text.h"
 #include "config/config_keys.h"
 #include "config/hints.h"
+#include "error_of.h"
 
 namespace linnet {
 namespace {
-template <typename Action> std::string user_error(Action action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUser) << error.what();
-    const std::string text = error.what();
-    EXPECT_EQ(text.find('\n'), text.npos) << text;
-    return text;
-  }
-  return "no error";
-}
-
 std::string parse_error(const std::string& toml) {
-  return user_error([&] { parse_config(toml, "config.toml"); });
+  return error_of([&] { parse_config(toml, "config.toml"); });
 }
 std::string set_error(const std::string& text, Config config = {}) {
-  return user_error([&] { set_value(config, text); });
+  return error_of([&] { set_value(config, text); });
 }
 // The error of validating the defaults after some --set.
 std::string invalid(std::initializer_list<const char*> settings) {
   Config config;
   for (const char* setting : settings) set_value(config, setting);
-  return user_error([&] { validate(config); });
+  return error_of([&] { validate(config); });
 }
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 #define EXPECT_CONTAINS(text, part) EXPECT_PRED2(contains, text, part)
@@ -76,18 +64,18 @@ TEST(Config, ShortFormsYieldToTheKeysTheyStandFor) {
 // A key that a task would ignore is a mistake: told where it was given, or where it differs from its default.
 TEST(Config, KeysOfOtherTasksAreRefused) {
   Config mnist = load_config("mnist");
-  EXPECT_EQ(user_error([&] { check_setting_belongs(mnist, "dropout=0.1"); }),
+  EXPECT_EQ(error_of([&] { check_setting_belongs(mnist, "dropout=0.1"); }),
       "--set dropout=0.1: task = \"images\" with architecture = \"cnn\" has no \"dropout\"; in [model] it has "
       "architecture, from, filters");
-  EXPECT_CONTAINS(user_error([&] { check_setting_belongs(mnist, "num_layers=6"); }), "has no \"num_encoder_layers\"");
+  EXPECT_CONTAINS(error_of([&] { check_setting_belongs(mnist, "num_layers=6"); }), "has no \"num_encoder_layers\"");
   check_setting_belongs(mnist, "train.learning_rate=1");
   check_setting_belongs(load_config("mini-gpt"), "num_layers=6");
   check_keys_belong(mnist);
   mnist.model.dropout = 0.5;
-  EXPECT_CONTAINS(user_error([&] { check_keys_belong(mnist); }), "config: task = \"images\"");
+  EXPECT_CONTAINS(error_of([&] { check_keys_belong(mnist); }), "config: task = \"images\"");
   Config dates = load_config("dates");
   dates.data.text = "a";
-  EXPECT_CONTAINS(user_error([&] { check_keys_belong(dates); }), "has no \"text\"; in [data] it has task, ");
+  EXPECT_CONTAINS(error_of([&] { check_keys_belong(dates); }), "has no \"text\"; in [data] it has task, ");
   // What `linnet presets NAME` prints, and a run folder holds, lists all keys.
   for (const Preset& preset : presets()) check_keys_belong(parse_config(to_toml(load_config(preset.name), true), "p"));
 }
@@ -95,10 +83,10 @@ TEST(Config, KeysOfOtherTasksAreRefused) {
 // A folder's configuration takes the place of the model's keys; presets and files of them may hold these keys.
 TEST(Config, SettingsThatTheModelFolderDecidesAreRefused) {
   Config chat = load_config("chat");
-  EXPECT_EQ(user_error([&] { check_setting_belongs(chat, "dropout=0.3"); }),
+  EXPECT_EQ(error_of([&] { check_setting_belongs(chat, "dropout=0.3"); }),
       "--set dropout=0.3: the model folder decides \"dropout\" (model.from = \"models/chat\")");
   for (const char* setting : {"model.d_model=64", "num_layers=2", "max_seq_len=64", "tie_head=true"})
-    EXPECT_CONTAINS(user_error([&] { check_setting_belongs(chat, setting); }), "the model folder decides");
+    EXPECT_CONTAINS(error_of([&] { check_setting_belongs(chat, setting); }), "the model folder decides");
   for (const char* setting : {"architecture=llama", "model.from=b", "context=64", "lora.rank=2"})
     check_setting_belongs(chat, setting);
   check_keys_belong(chat);
@@ -115,7 +103,7 @@ TEST(Config, KeysOfImagesAndVisionTransformersAreChecked) {
   const auto refused = [](const std::vector<std::string>& settings, const std::string& part) {
     Config config = load_config("vit-tiny");
     for (const std::string& setting : settings) set_value(config, setting);
-    EXPECT_CONTAINS(user_error([&] { validate(config); }), part);
+    EXPECT_CONTAINS(error_of([&] { validate(config); }), part);
   };
   refused({"image_memory=much"}, "image_memory = \"much\" is not an amount; write for example 4GiB or 500MB");
   refused({"image_memory=2"}, "image_memory = \"2\": give a unit, such as 2GB");
@@ -126,9 +114,9 @@ TEST(Config, KeysOfImagesAndVisionTransformersAreChecked) {
   validate(vit);
   for (const char* setting : {"num_layers=6", "patch_size=2", "augment_rotate=10", "augment_mixup=0.4"})
     check_setting_belongs(vit, setting);
-  EXPECT_CONTAINS(user_error([&] { check_setting_belongs(vit, "depth=20"); }), "has no \"depth\"");
+  EXPECT_CONTAINS(error_of([&] { check_setting_belongs(vit, "depth=20"); }), "has no \"depth\"");
   EXPECT_CONTAINS(
-      user_error([&] { check_setting_belongs(load_config("mnist"), "patch_size=2"); }), "has no \"patch_size\"");
+      error_of([&] { check_setting_belongs(load_config("mnist"), "patch_size=2"); }), "has no \"patch_size\"");
   Config layers = vit;
   set_value(layers, "num_layers=4");  // both stacks, of which it has one
   check_keys_belong(layers);
@@ -140,7 +128,7 @@ TEST(Config, KeysOfImagesAndVisionTransformersAreChecked) {
 TEST(Config, PathsThatTomlCannotHoldAreRefused) {
   Config config;
   config.data.train_source = config.data.train_target = "caf\xE9.txt";
-  EXPECT_CONTAINS(user_error([&] { validate(config); }), "train_source: byte 4 of ");
+  EXPECT_CONTAINS(error_of([&] { validate(config); }), "train_source: byte 4 of ");
 }
 
 TEST(Config, MisspeltKeysNameLineAndNearest) {
@@ -237,7 +225,7 @@ TEST(Config, ImpossibleCombinationsGiveTheFigures) {
   EXPECT_CONTAINS(invalid({"task=dates", "train_tsv=c"}), "makes its own data");
   Config broken;
   broken.model.dropout = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_CONTAINS(user_error([&] { validate(broken); }), "\"dropout\" must be");
+  EXPECT_CONTAINS(error_of([&] { validate(broken); }), "\"dropout\" must be");
 }
 
 TEST(Config, RankZeroLeavesAPresetsAdaptersOut) {
@@ -247,7 +235,7 @@ TEST(Config, RankZeroLeavesAPresetsAdaptersOut) {
     EXPECT_EQ(config.lora, LoraConfig{}) << preset;
     validate(config);
     set_value(config, "lora.alpha=8");
-    EXPECT_CONTAINS(user_error([&] { validate(config); }), "lora.alpha = 8.0 needs lora.rank");
+    EXPECT_CONTAINS(error_of([&] { validate(config); }), "lora.alpha = 8.0 needs lora.rank");
   }
 }
 
@@ -256,7 +244,7 @@ TEST(Config, PreferencesNeedABetaAndSmoothTheLabelsOfDpoAlone) {
     Config config = load_config("preferences");
     set_value(config, std::string("preferences.method=") + method);
     set_value(config, setting);
-    return user_error([&] { validate(config); });
+    return error_of([&] { validate(config); });
   };
   for (const char* method : {"dpo", "ipo"})
     EXPECT_EQ(problem(method, "beta=0"), "config: beta = 0 leaves \"" + std::string(method) + "\" nothing to learn");
@@ -271,13 +259,13 @@ TEST(Config, PresetsLoadValidateAndSurviveTheirOwnText) {
   for (const Preset& preset : presets()) {
     SCOPED_TRACE(preset.name);
     const Config config = load_config(preset.name);
-    EXPECT_EQ(user_error([&] { validate(config); }), "no error");
+    EXPECT_EQ(error_of([&] { validate(config); }), "no error");
     for (const bool comments : {false, true}) EXPECT_EQ(parse_config(to_toml(config, comments), "text"), config);
   }
-  EXPECT_EQ(user_error([] { load_config("date"); }),
+  EXPECT_EQ(error_of([] { load_config("date"); }),
       "no preset and no file is called \"date\" (did you mean the preset \"dates\"?)");
-  EXPECT_CONTAINS(user_error([] { load_config("missing.toml"); }), "cannot read 'missing.toml'");
-  EXPECT_CONTAINS(user_error([] { load_config("src/config"); }), "Is a directory");
+  EXPECT_CONTAINS(error_of([] { load_config("missing.toml"); }), "cannot read 'missing.toml'");
+  EXPECT_CONTAINS(error_of([] { load_config("src/config"); }), "Is a directory");
 }
 
 TEST(Config, AFileMayBeginWithAPreset) {
@@ -287,9 +275,9 @@ TEST(Config, AFileMayBeginWithAPreset) {
   const Config regress = parse_config("task = \"regression\"\npreset = \"classify\"\n", "a.toml");
   EXPECT_EQ(regress.train.metric, parse_config("task = \"regression\"", "a.toml").train.metric);
   EXPECT_EQ(regress.train.optimizer, wanted.train.optimizer);
-  EXPECT_EQ(user_error([] { parse_config("seed = 1\npreset = \"clasify\"", "a.toml"); }),
+  EXPECT_EQ(error_of([] { parse_config("seed = 1\npreset = \"clasify\"", "a.toml"); }),
       "a.toml:2: there is no preset \"clasify\" (did you mean the preset \"classify\"?)");
-  EXPECT_CONTAINS(user_error([] { parse_config("preset = 3", "a.toml"); }), "a.toml:1: there is no preset");
+  EXPECT_CONTAINS(error_of([] { parse_config("preset = 3", "a.toml"); }), "a.toml:1: there is no preset");
 }
 
 TEST(Config, ImagesThatStartFromAVitsFolderHaveItsArchitecture) {
@@ -469,33 +457,6 @@ TEST(Config, EveryTaskThatCanBeChosenHasARow) {
   }
 }
 
-TEST(Config, GroupsAreReadAndWrittenAgain) {
-  const Config config = parse_config(R"(
-[train]
-freeze = "encoder.*"
-[[train.groups]]
-parameters = ["head.*", "*.bias"]
-learning_rate_factor = 0.25
-weight_decay = 0
-optimizer = "sgd"
-[[train.groups]]
-parameters = "embedding.*"
-frozen = true
-storage = "int8"
-)",
-      "a file");
-  ASSERT_EQ(config.train.groups.size(), 2u);
-  EXPECT_EQ(config.train.groups[0].parameters, (std::vector<std::string>{"head.*", "*.bias"}));
-  EXPECT_EQ(config.train.groups[0].learning_rate_factor, 0.25);
-  EXPECT_EQ(config.train.groups[0].weight_decay, 0.0);
-  EXPECT_EQ(config.train.groups[0].optimizer, "sgd");
-  EXPECT_TRUE(config.train.groups[1].frozen);
-  EXPECT_EQ(config.train.groups[1].storage, "int8");
-  EXPECT_EQ(parse_config(to_toml(config, false), "again"), config);
-  EXPECT_EQ(
-      changed_keys(config, parse_config("[train]\nfreeze = \"encoder.*\"\n", "b")), std::vector<std::string>{"groups"});
-}
-
 TEST(Config, ModelAndMetricFollowTheTaskUnlessTheyAreGiven) {
   const auto chosen = [](const std::string& toml) {
     const Config config = parse_config(toml, "f");
@@ -506,25 +467,6 @@ TEST(Config, ModelAndMetricFollowTheTaskUnlessTheyAreGiven) {
   EXPECT_EQ(chosen("task = \"classification\"\n"), "bert accuracy");
   EXPECT_EQ(chosen("task = \"classification\"\nmetric = \"f1\"\n"), "bert f1");
   EXPECT_EQ(chosen("task = \"images\"\narchitecture = \"resnet\"\n"), "resnet accuracy");
-}
-
-TEST(Config, AMistakeInAGroupIsNamedWithItsLine) {
-  const auto refused = [](const std::string& toml, const std::string& text) {
-    try {
-      parse_config(toml, "f");
-      FAIL() << toml;
-    } catch (const Error& error) {
-      EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
-    }
-  };
-  refused("[[train.groups]]\nparameters = \"a\"\nfrosen = true\n", "f:3: unknown key \"frosen\"");
-  refused("[[train.groups]]\nparameters = \"a\"\nfrosen = true\n", "\"frozen\"");
-  refused("[[train.groups]]\nfrozen = true\n", "has no \"parameters\"");
-  refused("[[train.groups]]\nparameters = \"a\"\nstorage = \"int8\"\n", "is for groups with frozen = true");
-  refused("[[train.groups]]\nparameters = \"a\"\nstorage = \"fp8\"\n", "one of \"fp32\", \"bf16\", \"int8\"");
-  refused("[[train.groups]]\nparameters = [1]\n", "f:2: \"parameters\" of a group");
-  refused("[[train.groups]]\nparameters = \"a\"\nweight_decay = -1\n", "f:3: \"weight_decay\"");
-  refused("[train]\ngroups = 3\n", "[[train.groups]]");
 }
 }  // namespace
 }  // namespace linnet
