@@ -16,4 +16,9 @@ template <class Action> std::string error_of(const Action& action, ErrorKind kin
   }
   return "no error";
 }
+
+// For EXPECT_PRED2, which prints both where the message lacks the part.
+inline bool has_text(const std::string& message, const std::string& part) {
+  return message.find(part) != std::string::npos;
+}
 }  // namespace linnet

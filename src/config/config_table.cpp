@@ -171,7 +171,9 @@ std::span<const ConfigKey> config_keys() {
           "file."),
       key(KEY(data, pair_column), {"texts"}, kAny, "The field with the second text of a pair; empty: the usual names."),
       key(KEY(data, label_column), {"texts", "text", "images"}, kAny,
-          "The field with the label; empty: the usual names, else the last. Of translations the target."),
+          "The field with the label; empty: the usual names, else the last. Several labels or numbers may have a field "
+          "each: "
+          "\"toxic,insult\". Of translations the target."),
       key(KEY(data, text), kPlainTexts, kAny,
           "Of language models, masked ones too: the training text, a file of plain text, of JSON lines (.jsonl) each "
           "with a \"text\", or of token numbers (.bin)."),

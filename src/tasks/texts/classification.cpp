@@ -70,8 +70,8 @@ class Classification : public TextTask {
     const std::set<std::string> names(labels.begin(), labels.end());
     for (const TextRecord& record : train.records) {
       if (label_text(record.label).empty()) fail_user(record.where, ": the label is empty");
-      if (record.label.is_array())
-        fail_user(record.where, ": the label ", label_text(record.label), " is a list, and one class is wanted; ",
+      if (record.label.is_array() || record.label.is_object())
+        fail_user(record.where, ": the label ", label_text(record.label), " is not one class; ",
             "--set data.task=", train.images ? "images_" : "", "several_labels learns several");
     }
     check_are_classes(names, path, train.images);

@@ -12,15 +12,18 @@ namespace {
 // Steps of the usual learning rates do not reach larger numbers.
 constexpr float kMost = 100;
 
+size_t count_of(const Json& label) { return label.is_array() || label.is_object() ? label.size() : 1; }
+
 class Regression : public TextTask {
  public:
   Regression() : TextTask("regression", TextProblem::kNumbers, LabelForm::Kind::kNumbers, regression_loss) {}
 
   Names outputs(const TextRecords& train, const std::string&) const override {
     const Json& first = train.records.front().label;
-    const size_t count = first.is_array() ? first.size() : 1;
+    const size_t count = count_of(first);
     if (count == 0) fail_user(train.records.front().where, ": the list of numbers is empty");
-    const Names names = mapped(count, [](size_t i) { return "LABEL_" + std::to_string(i); });
+    const Names names = first.is_object() ? mapped(first.items(), &Json::Member::key)
+                                          : mapped(count, [](size_t i) { return "LABEL_" + std::to_string(i); });
     float largest = 0;
     for (const TextRecord& record : train.records)  // checks the labels early
       for (const float number : label(record, {}, names)) largest = std::max(largest, std::abs(number));
@@ -37,11 +40,16 @@ class Regression : public TextTask {
 
   std::vector<float> label(const TextRecord& record, const Encoding&, const Names& outputs) const override {
     const auto number = [&](const Json& label) { return static_cast<float>(number_of(label, record.where)); };
-    std::vector<float> numbers =
-        record.label.is_array() ? mapped(record.label, number) : std::vector<float>{number(record.label)};
-    if (numbers.size() != outputs.size())
-      fail_user(record.where, ": ", numbers.size(), " numbers as label, and the model gives ", outputs.size());
-    return numbers;
+    const size_t count = count_of(record.label);
+    if (count != outputs.size())
+      fail_user(record.where, ": ", count, " numbers as label, and the model gives ", outputs.size());
+    if (record.label.is_array()) return mapped(record.label, number);
+    if (!record.label.is_object()) return {number(record.label)};
+    return mapped(outputs, [&](const std::string& name) {
+      const Json* value = record.label.find(name);
+      if (!value) fail_user(record.where, ": the label has no \"", name, "\", which the model gives");
+      return number(*value);
+    });
   }
 
   // Metrics of several numbers are averaged.

@@ -12,8 +12,24 @@ namespace linnet {
 namespace {
 constexpr double kThreshold = 0.5;  // of a label's probability
 
-// A list in JSON; in a table "a|b", "a;b" or "a,b", by the first of these separators that occurs.
+// Whether the field of a label says that the text has it: 1 or 0, or true or false in any letter case.
+bool has_label(const Json& value, const std::string& where) {
+  const std::string text = lower_ascii(label_text(value));
+  if (text == "true" || text == "false") return text == "true";
+  const double number = number_of(value, where);
+  if (number != 0 && number != 1) fail_user(where, ": the label '", text, "' is neither 0 nor 1");
+  return number == 1;
+}
+
+// A list in JSON, or an object with a value for each label; in a table "a|b", "a;b" or "a,b", by the first of these
+// separators that occurs.
 Names read_labels(const TextRecord& record) {
+  if (record.label.is_object()) {
+    Names labels;
+    for (const auto& [name, value] : record.label.items())
+      if (has_label(value, record.where)) labels.push_back(name);
+    return labels;
+  }
   if (record.label.is_array()) return mapped(record.label, label_text);
   Names labels;
   std::string text = label_text(record.label);
@@ -41,7 +57,7 @@ Names labels_of_record(const TextRecord& record) {
   for (const std::string& label : labels)
     if (std::ranges::count(labels, label) > 1 && (parse_finite(label) || label == "true" || label == "false"))
       fail_user(record.where, ": the labels ", label_text(record.label), " have ", label,
-          " twice; labels are a list of names such as [\"a\", \"b\"], not a number for each class");
+          " twice; labels are a list of names such as [\"a\", \"b\"], or --label-column A,B names a field for each");
   return labels;
 }
 
@@ -56,6 +72,8 @@ class SeveralLabels : public TextTask {
     for (const TextRecord& record : train.records) {
       const Names labels = labels_of_record(record);
       names.insert(labels.begin(), labels.end());
+      if (record.label.is_object())  // also those that no text has
+        for (const auto& [name, value] : record.label.items()) names.insert(name);
       most = std::max(most, labels.size());
     }
     if (names.empty()) fail_user("'", path, "' has no label");

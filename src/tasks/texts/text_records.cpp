@@ -31,12 +31,20 @@ const std::string* find_name(const Json& record, const FieldNames& names) {
   return nullptr;
 }
 
+// The fields that `asked` names: one, or those between its commas.
+std::vector<std::string> fields_of(const Json& record, const std::string& asked) {
+  if (record.contains(asked)) return {asked};
+  return mapped(split(asked, ','), [](std::string_view name) { return std::string(trimmed(name)); });
+}
+
 std::string column(
     const Json& record, const std::string& asked, const FieldNames& usual, const char* key, const std::string& where) {
   if (!asked.empty()) {
-    if (record.contains(asked)) return asked;
-    fail_user(where, ": there is no field \"", asked, "\", which ", key, " names",
-        did_you_mean(asked, mapped(record.items(), &Json::Member::key)));
+    for (const std::string& name : fields_of(record, asked))
+      if (!record.contains(name))
+        fail_user(where, ": there is no field \"", name, "\", which ", key, " names",
+            did_you_mean(name, mapped(record.items(), &Json::Member::key)));
+    return asked;
   }
   const std::string* found = find_name(record, usual);
   return found ? *found : "";
@@ -94,10 +102,14 @@ std::string record_text(const Json& record, const std::string& name, const std::
   return value.text();
 }
 
+// Of several fields an object with the label of each.
 Json record_label(const Json& record, const std::string& name, const std::string& where) {
+  if (const std::vector<std::string> fields = fields_of(record, name); fields.size() > 1) {
+    Json labels = Json::object();
+    for (const std::string& field : fields) labels[field] = record_label(record, field, where);
+    return labels;
+  }
   const Json& value = record_value(record, name, where);
-  if (value.is_object())
-    fail_user(where, ": \"", name, "\" is an object; a label is a text or a number, and several are a list");
   return value.is_string() ? Json(trimmed(value.text())) : value;
 }
 
@@ -122,7 +134,8 @@ template <class Choose, class Use> void for_each_row(const std::string& path,
   FieldNames heading;
   for (const FieldNames* names : headings) heading.insert(heading.end(), names->begin(), names->end());
   for (const std::string* asked : {&data.text_column, &data.pair_column, &data.label_column})
-    if (!asked->empty()) heading.push_back(*asked);
+    for (const std::string_view name : split(*asked, ','))
+      if (!name.empty()) heading.push_back(trimmed(name));
   RecordReader reader(path, heading);
   Columns columns;
   for (Json record; reader.next(record);) {

@@ -8,7 +8,7 @@ namespace linnet {
 struct TextRecord {
   std::string text, pair;                // pair: the second text
   std::vector<std::string> others = {};  // further texts, which do not match the first
-  Json label;                            // a string in tables, any value in JSON
+  Json label;                            // a string in tables, any value in JSON; of several fields an object
   std::string where;                     // "path:line", for messages
 };
 
@@ -29,8 +29,9 @@ const char* heading_hint(const std::string& where);
 
 // Reads a table or JSON lines (data/examples/text/record_reader.h). Fields are data.text_column, pair_column and
 // label_column, else those with usual names ("text", "sentence1", "label", ... in any letter case), else, in a table
-// without heading, the first is the text, the last the label, and a second text is between. Spaces around labels are
-// ignored. User error naming the line for a record without text or label.
+// without heading, the first is the text, the last the label, and a second text is between. label_column may name
+// several fields ("toxic,insult"). Spaces around labels are ignored. User error naming the line for a record without
+// text or label.
 TextRecords read_text_records(const std::string& path, const DataConfig& data);
 
 // Calls use(text) for each text to label: in a table or JSON lines the field as in read_text_records(); in other files

@@ -2,6 +2,7 @@
 #include "tasks/texts/text_records.h"
 #include <gtest/gtest.h>
 #include "base/error.h"
+#include "error_of.h"
 #include "tasks/texts/marked_texts.h"
 #include "tasks/texts/text_classifier.h"
 #include "tasks/texts/text_task.h"
@@ -78,26 +79,60 @@ TEST_F(TextFiles, AMissingValueIsNotANull) {
       "c.jsonl:2: there is no \"label\"");
 }
 
-TEST_F(TextFiles, AnObjectIsNoLabel) {
-  EXPECT_EQ(problem_of("a.jsonl", R"({"text": "a", "label": {"x": 1}})"),
-      "a.jsonl:1: \"label\" is an object; a label is a text or a number, and several are a list");
-}
-
-TEST_F(TextFiles, AListIsNoClass) {
-  EXPECT_EQ(label_problem("classification", "a.jsonl", "{\"text\":\"a\",\"label\":[\"x\"]}\n"),
-      "a.jsonl:1: the label [\"x\"] is a list, and one class is wanted; --set data.task=several_labels learns several");
+TEST_F(TextFiles, ListsAndObjectsAreNoClass) {
+  for (const std::string label : {R"(["x"])", R"({"x":1})"})
+    EXPECT_EQ(label_problem("classification", "a.jsonl", R"({"text":"a","label":)" + label + "}\n"),
+        "a.jsonl:1: the label " + label + " is not one class; --set data.task=several_labels learns several");
 }
 
 TEST_F(TextFiles, ANumberForEachClassIsNoListOfLabels) {
   const auto problem = [&](const std::string& labels) {
     return label_problem("several_labels", "a.jsonl", "{\"text\":\"a\",\"labels\":" + labels + "}\n");
   };
-  const std::string why = " twice; labels are a list of names such as [\"a\", \"b\"], not a number for each class";
+  const std::string why =
+      " twice; labels are a list of names such as [\"a\", \"b\"], or --label-column A,B names a field for each";
   EXPECT_EQ(problem("[1.0,0.0,0.0]"), "a.jsonl:1: the labels [1.0,0.0,0.0] have 0.0" + why);
   EXPECT_EQ(problem("[1,0,1]"), "a.jsonl:1: the labels [1,0,1] have 1" + why);
   EXPECT_EQ(problem("[true,false,false]"), "a.jsonl:1: the labels [true,false,false] have false" + why);
   EXPECT_EQ(label_problem("several_labels", "b.tsv", "a\t0 | 1 | 0\n"), "b.tsv:1: the labels 0 | 1 | 0 have 0" + why);
   for (const char* names : {"[\"a\",\"b\"]", "[3,17]", "[\"a\",\"a\"]", "\"a|b\"", "5"}) EXPECT_EQ(problem(names), "");
+}
+
+// One row of a table with a field for each label, as a label that `task` has learned of two rows.
+TEST_F(TextFiles, SeveralFieldsMayHaveTheLabels) {
+  const auto read = [&](const char* task, const std::string& name, const std::string& text) {
+    Config config;
+    config.data.task = task, config.data.label_column = "toxic, insult";
+    const TextRecords records = read_text_records(folder_.write(name, text), config.data);
+    const Names outputs = text_task(config).outputs(records, name);
+    return std::pair(outputs, text_task(config).label(records.records.at(0), {}, outputs));
+  };
+  using Found = std::pair<Names, std::vector<float>>;
+  const std::string rows = "text,toxic,more,insult\na,1,x,0\nb,0,y,0\n";
+  EXPECT_EQ(read("several_labels", "a.csv", rows), Found({"insult", "toxic"}, {0, 1}));
+  EXPECT_EQ(
+      read("several_labels", "b.tsv", "insult\ttext\ttoxic\nTrue\ta\tFALSE\n"), Found({"insult", "toxic"}, {1, 0}));
+  EXPECT_EQ(read("regression", "a.csv", rows), Found({"toxic", "insult"}, {1, 0}));
+  EXPECT_EQ(read("regression", "c.jsonl", R"({"insult": 2.5, "text": "a", "toxic": -1})"),
+      Found({"toxic", "insult"}, {-1, 2.5}));
+  const auto problem = [&](const char* task, const std::string& text) {
+    return error_of([&] { read(task, "d.csv", text); });
+  };
+  EXPECT_PRED2(has_text, problem("several_labels", "text,toxic,insult\na,0.5,0\n"),
+      "d.csv:2: the label '0.5' is neither 0 nor 1");
+  EXPECT_PRED2(has_text, problem("several_labels", "text,toxic,insult\na,1,\n"), "d.csv:2: the label '' is no number");
+  EXPECT_PRED2(has_text, problem("regression", "text,toxic,insults\na,1,1\n"),
+      "d.csv:1: there is no field \"insult\", which label_column names; did you mean \"insults\"");
+  EXPECT_PRED2(has_text, problem("classification", "text,toxic,insult\na,1,0\n"), "is not one class");
+}
+
+// An object in the file does the same.
+TEST_F(TextFiles, ALabelMayBeAnObject) {
+  const auto outputs = [&](const char* task, const std::string& text) { return label_problem(task, "a.jsonl", text); };
+  EXPECT_EQ(outputs("several_labels", R"({"text": "a", "labels": {"x": true, "y": 0}})"), "");
+  EXPECT_EQ(outputs("regression",
+                "{\"text\":\"a\",\"label\":{\"x\":1,\"y\":2}}\n{\"text\":\"b\",\"label\":{\"x\":1,\"z\":2}}\n"),
+      "a.jsonl:2: the label has no \"y\", which the model gives");
 }
 
 TEST_F(TextFiles, MissingColumnsAreNamedTogetherAtTheHeading) {
