@@ -98,7 +98,7 @@ TEST_F(TextFiles, ANumberForEachClassIsNoListOfLabels) {
   for (const char* names : {"[\"a\",\"b\"]", "[3,17]", "[\"a\",\"a\"]", "\"a|b\"", "5"}) EXPECT_EQ(problem(names), "");
 }
 
-// One row of a table with a field for each label, as a label that `task` has learned of two rows.
+// The outputs that a task finds in a table with a field for each label, and the first row as it learns it.
 TEST_F(TextFiles, SeveralFieldsMayHaveTheLabels) {
   const auto read = [&](const char* task, const std::string& name, const std::string& text) {
     Config config;
@@ -122,7 +122,7 @@ TEST_F(TextFiles, SeveralFieldsMayHaveTheLabels) {
       "d.csv:2: the label '0.5' is neither 0 nor 1");
   EXPECT_PRED2(has_text, problem("several_labels", "text,toxic,insult\na,1,\n"), "d.csv:2: the label '' is no number");
   EXPECT_PRED2(has_text, problem("regression", "text,toxic,insults\na,1,1\n"),
-      "d.csv:1: there is no field \"insult\", which label_column names; did you mean \"insults\"");
+      "d.csv:1: there is no field \"insult\", which label_column names (did you mean \"insults\"?)");
   EXPECT_PRED2(has_text, problem("classification", "text,toxic,insult\na,1,0\n"), "is not one class");
 }
 
