@@ -1,4 +1,4 @@
-// The message of the error that a call ends with.
+// The message of the error that a call ends with, and what it says.
 #pragma once
 #include <gtest/gtest.h>
 #include <string>
@@ -16,4 +16,7 @@ template <class Action> std::string error_of(const Action& action, ErrorKind kin
   }
   return "no error";
 }
+
+// Whether `text` has `part`: EXPECT_PRED2(mentions, error_of(...), "part") shows both if it does not.
+inline bool mentions(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 }  // namespace linnet
