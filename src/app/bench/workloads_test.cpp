@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <cstring>
 #include "app/bench/bench.h"
-#include "base/error.h"
+#include "error_of.h"
 #include "formats/safetensors.h"
 
 namespace linnet {
@@ -59,12 +59,7 @@ TEST(Workloads, DataIsTheSameForAnotherProgram) {
 }
 
 TEST(Workloads, AMisspeltNameIsToldTheNearest) {
-  try {
-    make_workload("gtp-6l");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("gpt-6l"), std::string::npos);
-  }
+  EXPECT_PRED2(mentions, error_of([] { make_workload("gtp-6l"); }), "gpt-6l");
 }
 
 TEST(InferenceBench, MeasuresEachPrecisionOfEachShapeAndReadsTheFolder) {
