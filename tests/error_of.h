@@ -17,6 +17,12 @@ template <class Action> std::string error_of(const Action& action, ErrorKind kin
   return "no error";
 }
 
+// The message with the paths of files in `folder` written as their names.
+inline std::string without_folder(std::string message, const std::string& folder) {
+  for (size_t at; (at = message.find(folder + "/")) != message.npos;) message.erase(at, folder.size() + 1);
+  return message;
+}
+
 // Whether `text` has `part`: EXPECT_PRED2(mentions, error_of(...), "part") shows both if it does not.
 inline bool mentions(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 }  // namespace linnet

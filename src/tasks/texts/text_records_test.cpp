@@ -18,7 +18,7 @@ class TextFiles : public ::testing::Test {
         [](const TextRecord& record) { return record.text + " " + record.label["tags"].dump(); });
   }
   std::string problem_of(const std::string& name, const std::string& text) {
-    return without_folder(error_of([&] { read_text_records(folder_.write(name, text), {}); }));
+    return without_folder(error_of([&] { read_text_records(folder_.write(name, text), {}); }), folder_.path());
   }
 
   // Of labels, once the task sees all of them.
@@ -26,11 +26,7 @@ class TextFiles : public ::testing::Test {
     Config config;
     config.data.task = task;
     const TextRecords records = read_text_records(folder_.write(name, text), {});
-    return without_folder(error_of([&] { text_task(config).outputs(records, name); }));
-  }
-
-  std::string without_folder(const std::string& message) const {
-    return message.starts_with(folder_.path()) ? message.substr(folder_.path().size() + 1) : message;
+    return without_folder(error_of([&] { text_task(config).outputs(records, name); }), folder_.path());
   }
 
   testing::TemporaryFolder folder_;

@@ -5,7 +5,6 @@
 #include <fstream>
 #include <numeric>
 #include <set>
-#include "base/error.h"
 #include "error_of.h"
 
 namespace linnet {
@@ -93,7 +92,7 @@ TEST(TrainingChunks, GoOnFromAnyBatch) {
   resumed.seek(location.epoch, location.index);
   b.take(resumed.next());
   EXPECT_EQ(a.tokens, b.tokens);
-  EXPECT_NE(error_of([&] { resumed.seek(0, 1000); }).find("does not exist"), std::string::npos);
+  EXPECT_PRED2(mentions, error_of([&] { resumed.seek(0, 1000); }), "does not exist");
 }
 
 TEST(TrainingChunks, AShortTextFillsTheRowsThereAre) {
@@ -105,7 +104,7 @@ TEST(TrainingChunks, AShortTextFillsTheRowsThereAre) {
   EXPECT_EQ(rows.targets[9], 10);
   for (size_t at = 10; at < 30; ++at) EXPECT_EQ(rows.targets[at], -1);
   const TokenStream shorter(counting(10), 11);
-  EXPECT_NE(error_of([&] { TrainingChunks(shorter, options, 1); }).find("one chunk takes 11"), std::string::npos);
+  EXPECT_PRED2(mentions, error_of([&] { TrainingChunks(shorter, options, 1); }), "one chunk takes 11");
 }
 
 TEST(ScoringChunks, ScoreEveryTokenButTheFirstOnce) {
@@ -166,8 +165,8 @@ TEST(TokenStream, AMappedFileIsTheSameAsMemory) {
   }
   const TokenStream small(path_of("2.bin"), 2, 400);
   std::vector<int32_t> out(5);
-  EXPECT_NE(error_of([&] { small.part(1, 4).read(0, 4, out.data()); }).find("token 2 is 65535"), std::string::npos);
-  EXPECT_NE(error_of([&] { TokenStream(path_of("2.bin"), 4, 400); }).find("no whole number"), std::string::npos);
+  EXPECT_PRED2(mentions, error_of([&] { small.part(1, 4).read(0, 4, out.data()); }), "token 2 is 65535");
+  EXPECT_PRED2(mentions, error_of([&] { TokenStream(path_of("2.bin"), 4, 400); }), "no whole number");
 }
 
 TEST(TextDocuments, PlainTextKeepsItsEndAndJsonLinesNameTheirLine) {
@@ -183,22 +182,20 @@ TEST(TextDocuments, PlainTextKeepsItsEndAndJsonLinesNameTheirLine) {
   EXPECT_EQ(texts, std::vector<std::string>{"one\n"});
   read("c.jsonl", "{\"text\": \"a\\nb\"}\r\n\n{\"id\": 1, \"text\": \"\"}\n");
   EXPECT_EQ(texts, (std::vector<std::string>{"a\nb", ""}));
-  EXPECT_NE(error_of([&] {
-    read("d.jsonl", "{\"text\": \"a\"}\n{\"txt\": 1}\n");
-  }).find(":2: no string \"text\"; --text-column names"),
-      std::string::npos);
-  EXPECT_NE(error_of([&] { read("g.jsonl", "{\"messages\": []}\n"); }).find("chats need a run"), std::string::npos);
+  EXPECT_PRED2(mentions, error_of([&] { read("d.jsonl", "{\"text\": \"a\"}\n{\"txt\": 1}\n"); }),
+      ":2: no string \"text\"; --text-column names");
+  EXPECT_PRED2(mentions, error_of([&] { read("g.jsonl", "{\"messages\": []}\n"); }), "chats need a run");
   read("f.csv", "id,text\n1,\"a, b\"\n2,c\n");
   EXPECT_EQ(texts, (std::vector<std::string>{"a, b", "c"}));
-  EXPECT_NE(error_of([&] { read("e.jsonl", "[1]\n"); }).find(":1: the line is no JSON object"), std::string::npos);
+  EXPECT_PRED2(mentions, error_of([&] { read("e.jsonl", "[1]\n"); }), ":1: the line is no JSON object");
 }
 
 TEST(TextDocuments, AFolderHasThoseOfItsFilesByName) {
   const std::string folder = path_of("texts");
   std::filesystem::remove_all(folder);  // of an earlier run
   std::filesystem::create_directories(folder + "/below");
-  EXPECT_NE(error_of([&] { read_documents(folder, "text", [](const std::string&) {}); }).find("folder without texts"),
-      std::string::npos);
+  EXPECT_PRED2(
+      mentions, error_of([&] { read_documents(folder, "text", [](const std::string&) {}); }), "folder without texts");
   write(folder + "/b.txt", "two\n"), write(folder + "/picture.png", "\x89PNG"), write(folder + "/.hidden.txt", "none");
   write(folder + "/a.md", "one"), write(folder + "/below/c.jsonl", "{\"text\": \"three\"}\n{\"text\": \"four\"}\n");
   std::vector<std::string> texts;
