@@ -1,11 +1,10 @@
 #include "data/examples/text/token_chunks.h"
 #include <gtest/gtest.h>
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <numeric>
 #include <set>
 #include "error_of.h"
+#include "temporary_folder.h"
 
 namespace linnet {
 namespace {
@@ -34,12 +33,6 @@ struct Rows {
   }
   std::vector<int32_t> tokens, targets, positions, starts;
 };
-
-std::string path_of(const char* name) { return ::testing::TempDir() + "token_chunks_" + name; }
-
-void write(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-}
 
 TEST(ShuffledIndex, IsABijectionAndAnotherOneForAnotherKey) {
   for (int64_t count : {1, 2, 3, 7, 64, 1000}) {
@@ -153,28 +146,28 @@ TEST(TokenStream, AMappedFileIsTheSameAsMemory) {
     for (int shift = 0; shift < 16; shift += 8) two += static_cast<char>(token >> shift & 255);
     for (int shift = 0; shift < 32; shift += 8) four += static_cast<char>(token >> shift & 255);
   }
-  write(path_of("2.bin"), two);
-  write(path_of("4.bin"), four);
+  const testing::TemporaryFolder folder;
+  const std::string two_path = folder.write("2.bin", two), four_path = folder.write("4.bin", four);
   for (const TokenStream& stream : {TokenStream(tokens, 65536), TokenStream(tokens, 70000),
-           TokenStream(path_of("2.bin"), 2, 65536), TokenStream(path_of("4.bin"), 4, 65536)}) {
+           TokenStream(two_path, 2, 65536), TokenStream(four_path, 4, 65536)}) {
     ASSERT_EQ(stream.size(), 5);
     std::vector<int32_t> out(3);
     stream.part(1, 4).read(1, 3, out.data());
     EXPECT_EQ(out, (std::vector<int32_t>{65535, 300, 7}));
     stream.drop_pages();
   }
-  const TokenStream small(path_of("2.bin"), 2, 400);
+  const TokenStream small(two_path, 2, 400);
   std::vector<int32_t> out(5);
   EXPECT_PRED2(mentions, error_of([&] { small.part(1, 4).read(0, 4, out.data()); }), "token 2 is 65535");
-  EXPECT_PRED2(mentions, error_of([&] { TokenStream(path_of("2.bin"), 4, 400); }), "no whole number");
+  EXPECT_PRED2(mentions, error_of([&] { TokenStream(two_path, 4, 400); }), "no whole number");
 }
 
 TEST(TextDocuments, PlainTextKeepsItsEndAndJsonLinesNameTheirLine) {
+  const testing::TemporaryFolder folder;
   std::vector<std::string> texts;
   const auto read = [&](const char* name, const std::string& bytes) {
     texts.clear();
-    write(path_of(name), bytes);
-    read_documents(path_of(name), "text", [&](std::string text) { texts.push_back(std::move(text)); });
+    read_documents(folder.write(name, bytes), "text", [&](std::string text) { texts.push_back(std::move(text)); });
   };
   read("a.txt", "one\r\ntwo\n\nthree");
   EXPECT_EQ(texts, std::vector<std::string>{"one\ntwo\n\nthree"});
@@ -191,17 +184,16 @@ TEST(TextDocuments, PlainTextKeepsItsEndAndJsonLinesNameTheirLine) {
 }
 
 TEST(TextDocuments, AFolderHasThoseOfItsFilesByName) {
-  const std::string folder = path_of("texts");
-  std::filesystem::remove_all(folder);  // of an earlier run
-  std::filesystem::create_directories(folder + "/below");
-  EXPECT_PRED2(
-      mentions, error_of([&] { read_documents(folder, "text", [](const std::string&) {}); }), "folder without texts");
-  write(folder + "/b.txt", "two\n"), write(folder + "/picture.png", "\x89PNG"), write(folder + "/.hidden.txt", "none");
-  write(folder + "/a.md", "one"), write(folder + "/below/c.jsonl", "{\"text\": \"three\"}\n{\"text\": \"four\"}\n");
+  const testing::TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "below");
+  EXPECT_PRED2(mentions, error_of([&] { read_documents(folder.path(), "text", [](const std::string&) {}); }),
+      "folder without texts");
+  folder.write("b.txt", "two\n"), folder.write("picture.png", "\x89PNG"), folder.write(".hidden.txt", "none");
+  folder.write("a.md", "one"), folder.write("below/c.jsonl", "{\"text\": \"three\"}\n{\"text\": \"four\"}\n");
   std::vector<std::string> texts;
-  read_documents(folder, "text", [&](std::string text) { texts.push_back(std::move(text)); });
+  read_documents(folder.path(), "text", [&](std::string text) { texts.push_back(std::move(text)); });
   EXPECT_EQ(texts, (std::vector<std::string>{"one", "two\n", "three", "four"}));
-  EXPECT_TRUE(has_documents(folder));
+  EXPECT_TRUE(has_documents(folder.path()));
 }
 }  // namespace
 }  // namespace linnet
