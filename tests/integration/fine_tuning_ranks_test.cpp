@@ -9,14 +9,10 @@ class FineTuningRanks : public SharedLayers {
   // A small decoder as a model folder.
   std::string make_folder(const std::string& architecture) const {
     Arguments base = gpt(architecture, {"--set", "architecture=" + architecture});
-    if (architecture == "llama") base.insert(base.end(), {"--set", "dropout=0"});
+    if (architecture == "llama") add_settings(base, {"dropout=0"});
     expect_trained(run(base));
     expect_trained(run({"export", folder_ / architecture, "--out", folder_ / (architecture + "_model")}));
     return folder_ / (architecture + "_model");
-  }
-
-  static void add_settings(Arguments& arguments, const Arguments& settings) {
-    for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
   }
 
   Arguments tune(const std::string& run, const std::string& model, const Arguments& settings) const {

@@ -11,9 +11,8 @@ namespace {
 // A GPT small enough for a test, whose text is assumed unless given.
 Arguments plan(const Arguments& more) {
   Arguments arguments{"plan", "mini-gpt"};
-  for (const char* setting : {"d_model=64", "num_heads=4", "num_layers=4", "d_ff=128", "max_seq_len=32", "context=32",
-           "batch_size=8", "sample_length=0", "vocab_size=600", "precision=fp32"})
-    arguments.insert(arguments.end(), {"--set", setting});
+  add_settings(arguments, {"d_model=64", "num_heads=4", "num_layers=4", "d_ff=128", "max_seq_len=32", "context=32",
+                              "batch_size=8", "sample_length=0", "vocab_size=600", "precision=fp32"});
   arguments.insert(arguments.end(), {"--threads", "1"});
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;

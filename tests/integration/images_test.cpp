@@ -176,9 +176,8 @@ class ImageTables : public Images {
   Outcome train(const std::string& preset, const std::string& table, const std::string& run_folder,
       const Arguments& settings = {}) const {
     Arguments all{"train", preset, "--data", folder_ / ("shown/" + table), "--run", folder_ / run_folder};
-    for (const char* setting : {"image_size=12", "max_steps=120", "eval_every=40", "save_every=40", "batch_size=16",
-             "schedule=constant", "learning_rate=3e-3", "patience=0", "threads=1"})
-      all.insert(all.end(), {"--set", setting});
+    add_settings(all, {"image_size=12", "max_steps=120", "eval_every=40", "save_every=40", "batch_size=16",
+                          "schedule=constant", "learning_rate=3e-3", "patience=0", "threads=1"});
     for (const std::string& setting : settings) {
       if (!setting.starts_with("--")) all.push_back("--set");
       all.push_back(setting);
@@ -329,10 +328,9 @@ TEST_F(Images, ChangedImagesGiveTheSameRunHoweverTheyAreMade) {
   write_pictures(folder_, 60);
   const auto train = [&](const std::string& run_folder, const Arguments& more) {
     Arguments arguments{"train", "images", "--data", folder_ / "pictures", "--run", folder_ / run_folder};
-    for (const char* setting : {"image_size=10", "batch_size=8", "max_steps=20", "eval_every=10", "save_every=5",
-             "schedule=constant", "augment_shift=1", "augment_rotate=15", "augment_cutout=2", "augment_mirror=true",
-             "augment_mixup=0.3", "label_smoothing=0.1"})
-      arguments.insert(arguments.end(), {"--set", setting});
+    add_settings(arguments, {"image_size=10", "batch_size=8", "max_steps=20", "eval_every=10", "save_every=5",
+                                "schedule=constant", "augment_shift=1", "augment_rotate=15", "augment_cutout=2",
+                                "augment_mirror=true", "augment_mixup=0.3", "label_smoothing=0.1"});
     arguments.insert(arguments.end(), more.begin(), more.end());
     const Outcome outcome = run(arguments);
     ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
@@ -352,9 +350,9 @@ TEST_F(Images, ChangedImagesGiveTheSameRunHoweverTheyAreMade) {
 
 // A vision Transformer learns, goes out as a folder that others read, and such a folder starts another run.
 TEST_F(Images, AVisionTransformerIsTrainedExportedAndStartedFrom) {
-  const auto settings = [](std::initializer_list<const char*> names) {
+  const auto settings = [](const Arguments& names) {
     Arguments arguments;
-    for (const char* setting : names) arguments.insert(arguments.end(), {"--set", setting});
+    add_settings(arguments, names);
     return arguments;
   };
   const Arguments sizes = settings({"patch_size=3", "d_model=16", "num_heads=2", "num_encoder_layers=2", "d_ff=32"});
@@ -420,7 +418,7 @@ TEST_F(Images, AVisionTransformerIsTrainedExportedAndStartedFrom) {
   // One small step leaves what was learned.
   const std::string from = "model.from=" + folder_ / "vit";
   Arguments more = settings({"max_steps=1", "learning_rate=1e-6", "final_learning_rate=0"});
-  more.insert(more.end(), {"--set", from});
+  add_settings(more, {from});
   const Outcome again = train("again", more);
   ASSERT_EQ(again.exit_code, 0) << again.error;
   std::filesystem::remove_all(folder_ / "vit");

@@ -39,7 +39,7 @@ class Masked : public ::testing::Test {
       small.insert(
           small.end(), {"d_model=32", "d_ff=64", "num_heads=2", "num_layers=1", "dropout=0.0", "max_seq_len=64"});
     small.insert(small.end(), settings.begin(), settings.end());
-    for (const std::string& setting : small) arguments.insert(arguments.end(), {"--set", setting});
+    add_settings(arguments, small);
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run(arguments);
   }

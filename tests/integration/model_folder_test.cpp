@@ -36,15 +36,10 @@ class ModelFolder : public ::testing::Test {
     };
     must({"tokenizer", "train", *made_ / "tokenizer", *made_ / "input.txt", "--vocab-size", "270"});
     Arguments train{"train", "shakespeare", "--run", *made_ / "run"};
-    for (const std::string& setting :
-        {"data.dir=" + made_->path(), "tokenizer_dir=" + *made_ / "tokenizer", std::string("architecture=gpt"),
-            std::string("d_model=16"), std::string("d_ff=32"), std::string("num_heads=2"), std::string("num_layers=1"),
-            std::string("max_seq_len=32"), std::string("batch_size=4"), std::string("max_steps=20"),
-            std::string("eval_every=20"), std::string("learning_rate=0.01"), std::string("warmup_steps=5"),
-            std::string("sample_length=0"), std::string("precision=fp32")}) {
-      train.emplace_back("--set");
-      train.push_back(setting);
-    }
+    add_settings(
+        train, {"data.dir=" + made_->path(), "tokenizer_dir=" + *made_ / "tokenizer", "architecture=gpt", "d_model=16",
+                   "d_ff=32", "num_heads=2", "num_layers=1", "max_seq_len=32", "batch_size=4", "max_steps=20",
+                   "eval_every=20", "learning_rate=0.01", "warmup_steps=5", "sample_length=0", "precision=fp32"});
     must(train);
     must({"export", *made_ / "run", "--out", *made_ / "model"});
   }

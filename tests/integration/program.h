@@ -48,6 +48,9 @@ std::string program_path();
 
 Outcome run(const Arguments& arguments, const Surroundings& surroundings = {});
 
+// Appends `--set SETTING` for each; settings are key=value.
+void add_settings(Arguments& arguments, const Arguments& settings);
+
 // The smallest useful run: the dates task, characters, d_model 16, 1 + 1 layers. `settings` are key=value.
 Arguments train_arguments(const std::string& run_folder, const Arguments& settings = {});
 Outcome train(const std::string& run_folder, const Arguments& settings = {}, const Arguments& more = {});

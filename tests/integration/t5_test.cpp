@@ -50,7 +50,7 @@ class T5Run : public ::testing::Test {
     if (!starts_from_folder(settings))
       small.insert(small.end(), {"d_model=32", "d_ff=64", "num_heads=2", "num_layers=1", "dropout=0"});
     small.insert(small.end(), settings.begin(), settings.end());
-    for (const std::string& setting : small) arguments.insert(arguments.end(), {"--set", setting});
+    add_settings(arguments, small);
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run(arguments, {.log = log});
   }
