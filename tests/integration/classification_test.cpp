@@ -431,10 +431,7 @@ TEST_F(Classification, CalibrationThatCannotBeIsOneLine) {
   folder_.write("few.txt", "the dog\nthe cat\n");
   folder_.write("empty.txt", "\n \n");
   const auto refused = [&](const Arguments& arguments, const std::string& part) {
-    const Outcome outcome = run(arguments);
-    EXPECT_EQ(outcome.exit_code, 2) << part;
-    EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
-    EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
+    expect_user_error(run(arguments), part);
   };
   const auto quantize = [&](const std::string& file, const std::string& out, const std::string& method) {
     return Arguments{"quantize", folder_ / "a", "--calibrate", folder_ / file, "-o", folder_ / out, "--method", method};
@@ -501,10 +498,7 @@ TEST_F(Classification, TrainedForStaticInt8ItRunsSoAndResumesBitForBit) {
 
 TEST_F(Classification, BadInputIsOneLine) {
   const auto refused = [&](const Arguments& settings, const std::string& part) {
-    const Outcome outcome = train_classifier("refused", settings);
-    EXPECT_EQ(outcome.exit_code, 2);
-    EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
-    EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
+    expect_user_error(train_classifier("refused", settings), part);
   };
   folder_.write("odd.tsv", "the dog\tanimal\r\nthe law\tplant\r\n");
   refused({"valid_tsv=odd.tsv"}, "the label 'plant' is none of the 2 the model was trained on: ");

@@ -103,9 +103,7 @@ TEST_F(FineTuningRanks, AFolderThatCannotBeReadIsOneLine) {
   Arguments arguments = tune("run", model, {});
   arguments.insert(arguments.end(), {"--parallel", "tensor=2"});
   const Outcome outcome = with_ranks(arguments, 2);
-  EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
-  EXPECT_NE(outcome.error.find("not numbers"), std::string::npos) << outcome.error;
+  expect_user_error(outcome, "not numbers");
 }
 }  // namespace
 }  // namespace linnet::testing

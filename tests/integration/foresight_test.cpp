@@ -137,10 +137,7 @@ TEST(Foresight, TheTraceHasAllRanksAndTheStepsTime) {
 
 TEST(Foresight, TypingErrorsAreOneLine) {
   const auto expect_refused = [](const Arguments& arguments, const std::string& part) {
-    const Outcome outcome = run(arguments);
-    EXPECT_EQ(outcome.exit_code, 2) << outcome.out;
-    EXPECT_EQ(lines(outcome.error).size(), 1U) << outcome.error;
-    EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
+    expect_user_error(run(arguments), part);
   };
   expect_refused(with_network({"--ranks", "2"}, "25GB,5us"), "\"25GB\" is not a bandwidth such as 25GB/s");
   expect_refused(with_network({"--ranks", "2"}, "25GB/s"), "write bandwidth and latency");

@@ -544,25 +544,20 @@ TEST_F(Images, AResumedRunIsTheUndisturbedOne) {
 }
 
 TEST_F(Images, WhatIsWrongIsSaidInOneLine) {
-  const auto refused = [](const Outcome& outcome, const std::string& part) {
-    EXPECT_EQ(outcome.exit_code, 2) << outcome.error;
-    EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
-    EXPECT_NE(outcome.error.find(part), outcome.error.npos) << outcome.error;
-  };
-  refused(train_images("a", {"--set", "metric=bleu"}), "no metric");
-  refused(train_images("a", {"--set", "architecture=transformer"}), "does not go with");
+  expect_user_error(train_images("a", {"--set", "metric=bleu"}), "no metric");
+  expect_user_error(train_images("a", {"--set", "architecture=transformer"}), "does not go with");
   write_bmp(folder_, "dots/a/1.bmp", 1, 1, [](int, int) { return 9; });
   write_bmp(folder_, "dots/b/1.bmp", 1, 1, [](int, int) { return 8; });
-  refused(train_images("a", {"--set", "data.dir=" + folder_ / "dots"}), "at least 2x2 pixels are needed");
-  refused(train_images("a", {"--set", "data.dir=/nowhere"}), "/nowhere");
+  expect_user_error(train_images("a", {"--set", "data.dir=" + folder_ / "dots"}), "at least 2x2 pixels are needed");
+  expect_user_error(train_images("a", {"--set", "data.dir=/nowhere"}), "/nowhere");
   for (int i = 0; i < 9; ++i)
     write_bmp(folder_, "alone/a/" + std::to_string(i) + ".bmp", 6, 6, [](int x, int) { return x; });
-  refused(train_images("a", {"--set", "data.dir=" + folder_ / "alone"}), "has one class only");
+  expect_user_error(train_images("a", {"--set", "data.dir=" + folder_ / "alone"}), "has one class only");
   ASSERT_EQ(train_images("run").exit_code, 0);
-  refused(run({"eval", folder_ / "run", "--data-dir", folder_ / "run"}), "run");
-  refused(run({"translate", folder_ / "run"}), "not translation");
+  expect_user_error(run({"eval", folder_ / "run", "--data-dir", folder_ / "run"}), "run");
+  expect_user_error(run({"translate", folder_ / "run"}), "not translation");
   folder_.write("run/images.json", "{\"height\": 6}");
-  refused(run({"eval", folder_ / "run"}), "images.json");
+  expect_user_error(run({"eval", folder_ / "run"}), "images.json");
 }
 }  // namespace
 }  // namespace linnet::testing

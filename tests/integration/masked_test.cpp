@@ -94,10 +94,7 @@ TEST_F(Masked, AResumedRunIsTheSameBitForBit) {
 
 TEST_F(Masked, BadInputIsOneLine) {
   const auto refused = [&](const Arguments& settings, const std::string& part) {
-    const Outcome outcome = train_masked("refused", settings);
-    EXPECT_EQ(outcome.exit_code, 2);
-    EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
-    EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
+    expect_user_error(train_masked("refused", settings), part);
   };
   refused({}, "needs a tokenizer with a mask token");
   refused({tokenizer(), "text=missing.jsonl"}, "missing.jsonl");

@@ -91,6 +91,12 @@ Outcome run(const Arguments& arguments, const Surroundings& surroundings) {
   return Program(arguments, surroundings).wait();
 }
 
+void expect_user_error(const Outcome& outcome, const std::string& part) {
+  EXPECT_EQ(outcome.exit_code, 2) << "without the error \"" << part << "\": " << outcome.out << outcome.error;
+  EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
+  EXPECT_NE(outcome.error.find(part), outcome.error.npos) << "no \"" << part << "\" in " << outcome.error;
+}
+
 void add_settings(Arguments& arguments, const Arguments& settings) {
   for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
 }

@@ -48,6 +48,9 @@ std::string program_path();
 
 Outcome run(const Arguments& arguments, const Surroundings& surroundings = {});
 
+// Expects exit code 2 and an error of one line that has this part.
+void expect_user_error(const Outcome& outcome, const std::string& part);
+
 // Appends `--set SETTING` for each; settings are key=value.
 void add_settings(Arguments& arguments, const Arguments& settings);
 

@@ -34,11 +34,6 @@ class Related : public ::testing::Test {
     EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
     return outcome.exit_code == 0 ? ParsedJson::parse(outcome.out) : ParsedJson();
   }
-  void expect_refused(const Outcome& outcome, const std::string& part) const {
-    EXPECT_EQ(outcome.exit_code, 2) << part;
-    EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
-    EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
-  }
   // Words with what goes with them, 8 of each; `third`: a column behind them.
   void write_pairs(const std::string& name, const std::string& third = "") {
     std::string rows;
@@ -226,7 +221,7 @@ TEST_F(Related, WhatDoesNotFitEmbeddingsIsOneLine) {
           {"pairs.tsv", "metric=spearman", "metric = \"spearman\" is of pairs with scores"},
           {"pairs.tsv", "embeddings.dimensions=8,64", "embeddings.dimensions: \"64\" is no number from 1 to"},
           {"pairs.tsv", "embeddings.dimensions=sixteen", "embeddings.dimensions: \"sixteen\" is no number"}})
-    expect_refused(train("embeddings", data, {setting}), part);
+    expect_user_error(train("embeddings", data, {setting}), part);
 }
 
 std::string words_between(int count) {
@@ -373,7 +368,7 @@ TEST_F(Related, WhatDoesNotFitAnswersIsOneLine) {
           {"other.json", "has neither SQuAD's form, an object with \"data\", nor a \"question\" on each line"},
           {"lacking.json", "there is no text \"context\""}, {"empty.jsonl", "empty.jsonl"},
           {"long.jsonl", "long.jsonl:1: a question of 43 tokens leaves no room"}})
-    expect_refused(train("answers", data, {"answers.stride=4"}), part);
+    expect_user_error(train("answers", data, {"answers.stride=4"}), part);
 }
 }  // namespace
 }  // namespace linnet::testing
