@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include "batch_testing.h"
 #include "error_of.h"
 
 // Counts what the whole program allocates, on every thread.
@@ -58,10 +59,7 @@ class BatchStreamTest : public ::testing::Test {
     bool operator==(const Copy&) const = default;
   };
   Copy copy(const Batch& batch) const {
-    const auto list = [&](const char* name) {
-      const std::span<const int32_t> ids = batch.ids(name);
-      return std::vector<int32_t>(ids.begin(), ids.end());
-    };
+    const auto list = [&](const char* name) { return testing::copy_ids(batch, name); };
     return {batch.epoch, batch.index, buckets_.shapes()[batch.shape_index], batch.last_of_epoch, list("source"),
         list("source_lengths"), list("target_in"), list("target_out"), list("target_lengths"), pairs_of(batch)};
   }

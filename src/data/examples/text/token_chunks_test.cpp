@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <numeric>
 #include <set>
+#include "batch_testing.h"
 #include "error_of.h"
 #include "temporary_folder.h"
 
@@ -17,13 +18,10 @@ std::vector<int32_t> counting(int64_t count) {
 struct Rows {
   // Copies what a source made.
   const Batch& take(const Batch& batch) {
-    const auto copy = [&](const char* name, std::vector<int32_t>& to) {
-      const auto ids = batch.ids(name);
-      to.assign(ids.begin(), ids.end());
-    };
-    copy("tokens", tokens);
-    copy("targets", targets);
-    if (batch.arrays.size() > 2) copy("positions", positions), copy("starts", starts);
+    tokens = testing::copy_ids(batch, "tokens");
+    targets = testing::copy_ids(batch, "targets");
+    if (batch.arrays.size() > 2)
+      positions = testing::copy_ids(batch, "positions"), starts = testing::copy_ids(batch, "starts");
     return batch;
   }
   void score(const TokenStream& stream, const ChunkOptions& options, int64_t index, bool packed) {
