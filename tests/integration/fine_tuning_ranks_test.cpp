@@ -102,8 +102,7 @@ TEST_F(FineTuningRanks, AFolderThatCannotBeReadIsOneLine) {
   folder_.write("gpt_model/model.safetensors", weights);
   Arguments arguments = tune("run", model, {});
   arguments.insert(arguments.end(), {"--parallel", "tensor=2"});
-  const Outcome outcome = with_ranks(arguments, 2);
-  expect_user_error(outcome, "not numbers");
+  expect_user_error(with_ranks(arguments, 2), "not numbers");
 }
 }  // namespace
 }  // namespace linnet::testing

@@ -130,8 +130,7 @@ TEST_F(Pack, ADamagedFileIsOneLine) {
       std::vector<std::pair<std::string, std::string>>{{whole.substr(0, whole.size() / 2), "cut short"},
           {altered, "damaged"}, {"", "empty"}, {"no", "safetensors"}}) {
     folder_.write("bad.linnet", bytes);
-    const Outcome outcome = run({"generate", folder_ / "bad.linnet", "--prompt", "w5"});
-    expect_user_error(outcome, what);
+    expect_user_error(run({"generate", folder_ / "bad.linnet", "--prompt", "w5"}), what);
     const Outcome answers = run({"run", folder_ / "bad.linnet"}, {.input = "w5 w6\n"});
     expect_user_error(answers, what);
     EXPECT_EQ(answers.out, "");
