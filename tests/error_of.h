@@ -1,10 +1,16 @@
-// The message of the error that a call ends with, and what it says.
+// The message of the error that a call ends with.
 #pragma once
 #include <gtest/gtest.h>
 #include <string>
 #include "base/error.h"
 
 namespace linnet {
+// The message with the paths of files in `folder` written as their names.
+inline std::string without_folder(std::string message, const std::string& folder) {
+  for (size_t at; (at = message.find(folder + "/")) != message.npos;) message.erase(at, folder.size() + 1);
+  return message;
+}
+
 // In one line, of an error of this kind; "no error" if there is none.
 template <class Action> std::string error_of(const Action& action, ErrorKind kind = ErrorKind::kUser) {
   try {
@@ -17,12 +23,8 @@ template <class Action> std::string error_of(const Action& action, ErrorKind kin
   return "no error";
 }
 
-// The message with the paths of files in `folder` written as their names.
-inline std::string without_folder(std::string message, const std::string& folder) {
-  for (size_t at; (at = message.find(folder + "/")) != message.npos;) message.erase(at, folder.size() + 1);
-  return message;
+// For EXPECT_PRED2, which prints both where the message lacks the part.
+inline bool has_text(const std::string& message, const std::string& part) {
+  return message.find(part) != std::string::npos;
 }
-
-// Whether `text` has `part`: EXPECT_PRED2(mentions, error_of(...), "part") shows both if it does not.
-inline bool mentions(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 }  // namespace linnet

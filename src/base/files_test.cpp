@@ -60,18 +60,18 @@ TEST_F(Files, ReadsWhatIsThere) {
 TEST_F(Files, ReadingNamesTheProblem) {
   const std::string missing = error_of([&] { read_file(path("missing")); });
   EXPECT_EQ(missing, "cannot read '" + path("missing") + "': No such file or directory");
-  EXPECT_PRED2(mentions, error_of([&] { read_file(folder_); }), "Is a directory");
-  EXPECT_PRED2(mentions, error_of([&] { MappedFile mapped(folder_); }), "Is a directory");
+  EXPECT_PRED2(has_text, error_of([&] { read_file(folder_); }), "Is a directory");
+  EXPECT_PRED2(has_text, error_of([&] { MappedFile mapped(folder_); }), "Is a directory");
   if (::geteuid() != 0) {  // nothing is unreadable for root
     ::chmod(put("secret", "x").c_str(), 0);
-    EXPECT_PRED2(mentions, error_of([&] { read_file(path("secret")); }), "Permission denied");
+    EXPECT_PRED2(has_text, error_of([&] { read_file(path("secret")); }), "Permission denied");
   }
 }
 
 TEST_F(Files, APipeOrDeviceIsNotWaitedForButWhereOneIsAskedFor) {
   ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
-  EXPECT_PRED2(mentions, error_of([&] { read_file(path("pipe")); }), "not a regular file");
-  EXPECT_PRED2(mentions, error_of([] { read_file("/dev/zero"); }), "not a regular file");
+  EXPECT_PRED2(has_text, error_of([&] { read_file(path("pipe")); }), "not a regular file");
+  EXPECT_PRED2(has_text, error_of([] { read_file("/dev/zero"); }), "not a regular file");
   std::thread writer([&] { std::ofstream(path("pipe")) << "text"; });
   EXPECT_EQ(read_input(path("pipe")), "text");
   writer.join();
@@ -83,7 +83,7 @@ TEST_F(Files, MakesFoldersWithTheirParents) {
   EXPECT_TRUE(file_exists(path("a/b/c")));
   put("file", "");
   EXPECT_NE(error_of([&] { make_directories(path("file")); }), "no error");
-  EXPECT_PRED2(mentions, error_of([&] { make_directories(path("file/x")); }), path("file/x"));
+  EXPECT_PRED2(has_text, error_of([&] { make_directories(path("file/x")); }), path("file/x"));
 }
 
 TEST_F(Files, FreeSpaceOfAFolderThatIsStillToBeMade) {
@@ -117,7 +117,7 @@ TEST_F(Files, AFullDiskKeepsTheOldFile) {
   EXPECT_EQ(text, "cannot write '" + target + "': No space left on device");
   EXPECT_EQ(read_file(target), "old");
   EXPECT_FALSE(std::filesystem::is_symlink(target + ".tmp"));
-  EXPECT_PRED2(mentions, error_of([] { AppendFile("/dev/full").write_line("x"); }, ErrorKind::kSystem), "/dev/full");
+  EXPECT_PRED2(has_text, error_of([] { AppendFile("/dev/full").write_line("x"); }, ErrorKind::kSystem), "/dev/full");
 }
 
 TEST_F(Files, WritingWhereNothingCanBeWritten) {
@@ -150,7 +150,7 @@ TEST_F(Files, AppendsLinesAndForgetsThem) {
   }
   EXPECT_EQ(read_file(target), "one\n2\n");
   AppendFile file(target);
-  EXPECT_PRED2(mentions, error_of([&] { file.truncate_to(100); }), target);
+  EXPECT_PRED2(has_text, error_of([&] { file.truncate_to(100); }), target);
 }
 
 // Runs `body` in a child process and returns its exit code.
@@ -177,7 +177,7 @@ TEST_F(Files, ALockKnowsWhetherItsFolderWasReplaced) {
   const FolderLock lock(folder);
   lock.check();
   std::filesystem::remove_all(folder);
-  EXPECT_PRED2(mentions, error_of([&] { lock.check(); }), "was removed or replaced");
+  EXPECT_PRED2(has_text, error_of([&] { lock.check(); }), "was removed or replaced");
   std::filesystem::create_directory(folder);
   const FolderLock other(folder);
   EXPECT_NE(error_of([&] { lock.check(); }), "no error");

@@ -25,7 +25,7 @@ std::string invalid(std::initializer_list<const char*> settings) {
   for (const char* setting : settings) set_value(config, setting);
   return error_of([&] { validate(config); });
 }
-#define EXPECT_CONTAINS(text, part) EXPECT_PRED2(mentions, text, part)
+#define EXPECT_CONTAINS(text, part) EXPECT_PRED2(has_text, text, part)
 
 TEST(Config, KeysFlatOrInSections) {
   const Config flat = parse_config("d_model = 64\nlearning_rate = 1\nbatch_size = 3\ntie_head = true\n", "flat");

@@ -99,7 +99,7 @@ TEST(GgufFile, ReadsWhatItCanOfOtherTypesOfKeys) {
 TEST(GgufFile, RefusesWhatIsWrongInOneLine) {
   const auto has = [](const std::string& bytes, const std::string& part) {
     const std::string error = error_of_bytes(bytes);
-    EXPECT_PRED2(mentions, error, part);
+    EXPECT_PRED2(has_text, error, part);
     EXPECT_EQ(error.find("'w.gguf'"), 0u) << error;
   };
   has("", "is empty");

@@ -53,16 +53,16 @@ TEST(PickledFile, HasTheTensorsThatPyTorchSaved) {
 }
 
 TEST(PickledFile, RefusesByNameWhatIsNoTensor) {
-  EXPECT_PRED2(mentions,
+  EXPECT_PRED2(has_text,
       error_of_bytes(archive_of("\x80\x02"
                                 "cos\nsystem\n(X\2\0\0\0lstR.")),
       "'os.system'");
   EXPECT_PRED2(
-      mentions, error_of_bytes(archive_of(std::string("\x80\x02}X\4\0\0\0stepK\5s.", 16))), "'step' is no tensor");
-  EXPECT_PRED2(mentions, error_of_bytes(archive_of("\x80\x02K\5.")), "no dictionary");
-  EXPECT_PRED2(mentions, error_of_bytes(archive_of("\x80\x02]i.")), "instruction 105");
+      has_text, error_of_bytes(archive_of(std::string("\x80\x02}X\4\0\0\0stepK\5s.", 16))), "'step' is no tensor");
+  EXPECT_PRED2(has_text, error_of_bytes(archive_of("\x80\x02K\5.")), "no dictionary");
+  EXPECT_PRED2(has_text, error_of_bytes(archive_of("\x80\x02]i.")), "instruction 105");
   const std::string old = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
-  EXPECT_PRED2(mentions, error_of_bytes(old), "PyTorch before 1.6");
+  EXPECT_PRED2(has_text, error_of_bytes(old), "PyTorch before 1.6");
 }
 
 // Whatever is cut off or overwritten, there is one line of an error, or tensors that lie inside of the file.

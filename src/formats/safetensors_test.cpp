@@ -22,11 +22,11 @@ SafetensorsFile parse(const std::string& bytes) {
 // The message of the user error that reading `bytes` ends with.
 std::string problem(const std::string& bytes) {
   const std::string message = error_of([&] { parse(bytes); });
-  EXPECT_TRUE(message == "no error" || mentions(message, "model.safetensors")) << message;
+  EXPECT_TRUE(message == "no error" || has_text(message, "model.safetensors")) << message;
   return message;
 }
 
-#define EXPECT_PROBLEM(bytes, part) EXPECT_PRED2(mentions, problem(bytes), part)
+#define EXPECT_PROBLEM(bytes, part) EXPECT_PRED2(has_text, problem(bytes), part)
 
 TEST(Safetensors, AcceptsWhatTheFormatAllows) {
   EXPECT_EQ(problem(file_of("{}", 0)), "no error");

@@ -19,10 +19,10 @@ TEST_F(FolderCommands, InfoPlanAndTokenizerTakeARun) {
   ASSERT_EQ(info.exit_code, 0) << info.error;
   for (const char* part : {"task              translation\n", "transformer, 1 + 1 layers of width 16", "20 of 20 steps",
            "best              step ", "exact_match 0."})
-    EXPECT_PRED2(mentions, info.out, part);
+    EXPECT_PRED2(has_text, info.out, part);
   const Outcome planned = run({"plan", run_});
   ASSERT_EQ(planned.exit_code, 0) << planned.error;
-  EXPECT_PRED2(mentions, planned.out, "even all examples fit in one batch");
+  EXPECT_PRED2(has_text, planned.out, "even all examples fit in one batch");
 
   for (const Arguments& side : {Arguments{}, Arguments{"--target"}}) {
     Arguments encode{"tokenizer", "encode", run_}, decode{"tokenizer", "decode", run_};

@@ -208,7 +208,7 @@ TEST_F(BatchStreamTest, AnErrorOfTheWorkerReappearsInNext) {
   const int64_t count = stream.batches_per_epoch();
   stream.seek(0, count);
   for (int i = 0; i < 2; ++i)
-    EXPECT_PRED2(mentions, error_of([&] { stream.next(); }), "an epoch has " + std::to_string(count));
+    EXPECT_PRED2(has_text, error_of([&] { stream.next(); }), "an epoch has " + std::to_string(count));
   stream.seek(0, count - 1);
   EXPECT_TRUE(stream.next().last_of_epoch);
 }

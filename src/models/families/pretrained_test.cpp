@@ -39,7 +39,7 @@ class PretrainedFolder : public ::testing::Test {
     });
   }
   void expect_problem(const std::string& part, const OpenOptions& options = {}) const {
-    EXPECT_PRED2(mentions, problem(options), part);
+    EXPECT_PRED2(has_text, problem(options), part);
   }
 
   const testing::TemporaryFolder made;

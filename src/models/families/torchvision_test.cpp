@@ -253,8 +253,8 @@ TEST(Torchvision, FilesThatDoNotFitAreRefused) {
     save_torchvision(file, saved, weights.data());
     return error_of([&] { load_torchvision(file, read, loaded.data()); });
   };
-  EXPECT_PRED2(mentions, message(large, small), "the model has no tensor \"layer1.3.");
-  EXPECT_PRED2(mentions, message(small, large), "layer1.3.");
+  EXPECT_PRED2(has_text, message(large, small), "the model has no tensor \"layer1.3.");
+  EXPECT_PRED2(has_text, message(small, large), "layer1.3.");
 }
 }  // namespace
 }  // namespace linnet

@@ -16,8 +16,8 @@ TEST(Vit, CountsOfParametersAreThoseOfThePublishedModels) {
 TEST(Vit, SizesThatDoNotFitAreRefused) {
   const auto message = [](const VitConfig& config) { return error_of([&] { const Vit vit(config); }); };
   EXPECT_PRED2(
-      mentions, message({.images = {30, 32, 3, 10}, .patch = 4}), "30 x 32 pixels cannot be cut into patches of 4 x 4");
-  EXPECT_PRED2(mentions, message({.width = 64, .heads = 3}), "a width of 64 is not divisible by 3 heads");
+      has_text, message({.images = {30, 32, 3, 10}, .patch = 4}), "30 x 32 pixels cannot be cut into patches of 4 x 4");
+  EXPECT_PRED2(has_text, message({.width = 64, .heads = 3}), "a width of 64 is not divisible by 3 heads");
 }
 
 // Which quarter of an image is bright: the patches' places are learned.

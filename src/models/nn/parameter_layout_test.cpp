@@ -47,7 +47,7 @@ TEST(ParameterGroups, TrainedRangesComeFirstAndTheFirstMatchWins) {
 TEST(ParameterGroups, APatternWithoutAParameterAndAFrozenModelAreUserErrors) {
   const Net net;
   const auto refused = [&](std::vector<ParameterGroup> groups, const std::string& text) {
-    EXPECT_PRED2(mentions, error_of([&] { ParameterLayout(net, groups); }), text);
+    EXPECT_PRED2(has_text, error_of([&] { ParameterLayout(net, groups); }), text);
   };
   refused({{.patterns = {"haed.*"}, .frozen = true}}, "haed.*");
   refused({{.patterns = {"head.*, body.*"}}}, "\"head.*, body.*\" (several patterns are a list: [\"a\", \"b\"])");

@@ -1,6 +1,7 @@
 // Records of texts as their files have them.
 #include "tasks/texts/text_records.h"
 #include <gtest/gtest.h>
+#include "base/error.h"
 #include "error_of.h"
 #include "tasks/texts/marked_texts.h"
 #include "tasks/texts/text_classifier.h"
@@ -53,7 +54,7 @@ TEST_F(TextFiles, ColumnsThatCountWordsAreRefused) {
       if (tagged) read_tagged_texts(path, {});
       else for_each_text_of_words(path, {}, [](const std::string&) {});
     });
-    EXPECT_PRED2(mentions, message, "a.conllu:2: the first column counts the words");
+    EXPECT_PRED2(has_text, message, "a.conllu:2: the first column counts the words");
   }
   EXPECT_EQ(tagged("1 O\n2 O\n\n1 2 3 4 5 6 7 8 9 O\nmile 2 3 4 5 6 7 8 9 O\n").size(), 2u);
 }

@@ -45,7 +45,7 @@ TEST_F(ParallelTextTest, AGzipFileThatExpandsTooFarIsRefused) {
     while (reader.next(line)) continue;
     return reader.line_number();
   };
-  EXPECT_PRED2(mentions, error_of([&] { count(write_gzip("bomb.gz", bytes)); }),
+  EXPECT_PRED2(has_text, error_of([&] { count(write_gzip("bomb.gz", bytes)); }),
       "'bomb.gz' expands to more than 64 MiB and 200 times its size");
   EXPECT_EQ(count(write("plain", bytes)), 100'000);
 }
@@ -110,7 +110,7 @@ TEST_F(ParallelTextTest, ReadsCommasAndJsonLines) {
   }),
       "a.tsv:2: no text is called \"fr\" (there are id, de, en); --text-column and --label-column name source and "
       "target");
-  EXPECT_PRED2(mentions,
+  EXPECT_PRED2(has_text,
       error_of([&] { read_table(write("b.jsonl", "{\"a\": \"x\", \"b\": \"y\", \"c\": \"z\"}\n")); }),
       "no text is called \"source\" (there are a, b, c)");
 }

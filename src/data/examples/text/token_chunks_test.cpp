@@ -83,7 +83,7 @@ TEST(TrainingChunks, GoOnFromAnyBatch) {
   resumed.seek(location.epoch, location.index);
   b.take(resumed.next());
   EXPECT_EQ(a.tokens, b.tokens);
-  EXPECT_PRED2(mentions, error_of([&] { resumed.seek(0, 1000); }), "does not exist");
+  EXPECT_PRED2(has_text, error_of([&] { resumed.seek(0, 1000); }), "does not exist");
 }
 
 TEST(TrainingChunks, AShortTextFillsTheRowsThereAre) {
@@ -95,7 +95,7 @@ TEST(TrainingChunks, AShortTextFillsTheRowsThereAre) {
   EXPECT_EQ(rows.targets[9], 10);
   for (size_t at = 10; at < 30; ++at) EXPECT_EQ(rows.targets[at], -1);
   const TokenStream shorter(counting(10), 11);
-  EXPECT_PRED2(mentions, error_of([&] { TrainingChunks(shorter, options, 1); }), "one chunk takes 11");
+  EXPECT_PRED2(has_text, error_of([&] { TrainingChunks(shorter, options, 1); }), "one chunk takes 11");
 }
 
 TEST(ScoringChunks, ScoreEveryTokenButTheFirstOnce) {
@@ -156,8 +156,8 @@ TEST(TokenStream, AMappedFileIsTheSameAsMemory) {
   }
   const TokenStream small(two_path, 2, 400);
   std::vector<int32_t> out(5);
-  EXPECT_PRED2(mentions, error_of([&] { small.part(1, 4).read(0, 4, out.data()); }), "token 2 is 65535");
-  EXPECT_PRED2(mentions, error_of([&] { TokenStream(two_path, 4, 400); }), "no whole number");
+  EXPECT_PRED2(has_text, error_of([&] { small.part(1, 4).read(0, 4, out.data()); }), "token 2 is 65535");
+  EXPECT_PRED2(has_text, error_of([&] { TokenStream(two_path, 4, 400); }), "no whole number");
 }
 
 TEST(TextDocuments, PlainTextKeepsItsEndAndJsonLinesNameTheirLine) {
@@ -173,18 +173,18 @@ TEST(TextDocuments, PlainTextKeepsItsEndAndJsonLinesNameTheirLine) {
   EXPECT_EQ(texts, std::vector<std::string>{"one\n"});
   read("c.jsonl", "{\"text\": \"a\\nb\"}\r\n\n{\"id\": 1, \"text\": \"\"}\n");
   EXPECT_EQ(texts, (std::vector<std::string>{"a\nb", ""}));
-  EXPECT_PRED2(mentions, error_of([&] { read("d.jsonl", "{\"text\": \"a\"}\n{\"txt\": 1}\n"); }),
+  EXPECT_PRED2(has_text, error_of([&] { read("d.jsonl", "{\"text\": \"a\"}\n{\"txt\": 1}\n"); }),
       ":2: no string \"text\"; --text-column names");
-  EXPECT_PRED2(mentions, error_of([&] { read("g.jsonl", "{\"messages\": []}\n"); }), "chats need a run");
+  EXPECT_PRED2(has_text, error_of([&] { read("g.jsonl", "{\"messages\": []}\n"); }), "chats need a run");
   read("f.csv", "id,text\n1,\"a, b\"\n2,c\n");
   EXPECT_EQ(texts, (std::vector<std::string>{"a, b", "c"}));
-  EXPECT_PRED2(mentions, error_of([&] { read("e.jsonl", "[1]\n"); }), ":1: the line is no JSON object");
+  EXPECT_PRED2(has_text, error_of([&] { read("e.jsonl", "[1]\n"); }), ":1: the line is no JSON object");
 }
 
 TEST(TextDocuments, AFolderHasThoseOfItsFilesByName) {
   const testing::TemporaryFolder folder;
   std::filesystem::create_directories(folder / "below");
-  EXPECT_PRED2(mentions, error_of([&] { read_documents(folder.path(), "text", [](const std::string&) {}); }),
+  EXPECT_PRED2(has_text, error_of([&] { read_documents(folder.path(), "text", [](const std::string&) {}); }),
       "folder without texts");
   folder.write("b.txt", "two\n"), folder.write("picture.png", "\x89PNG"), folder.write(".hidden.txt", "none");
   folder.write("a.md", "one"), folder.write("below/c.jsonl", "{\"text\": \"three\"}\n{\"text\": \"four\"}\n");

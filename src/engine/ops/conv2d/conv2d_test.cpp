@@ -149,8 +149,8 @@ TEST(Conv2d, ShapesThatDoNotFitAreNamed) {
   const auto message = [&](Shape weight) {
     return error_of([&] { conv2d(x, graph.input("w" + weight.text(), {DType::kF32, weight})); }, ErrorKind::kShape);
   };
-  EXPECT_PRED2(mentions, message({2, 3, 3, 1}), "channels 3 and 1 differ");
-  EXPECT_PRED2(mentions, message({2, 5, 5, 3}), "larger than the padded image");
+  EXPECT_PRED2(has_text, message({2, 3, 3, 1}), "channels 3 and 1 differ");
+  EXPECT_PRED2(has_text, message({2, 5, 5, 3}), "larger than the padded image");
   EXPECT_THROW(conv2d(x, graph.input("three filters", {DType::kF32, {4, 3, 3, 1}}), 1, 1, 1, 3), Error);
   EXPECT_THROW(conv2d(x, graph.input("wide", {DType::kF32, {4, 3, 3, 3}}), 1, 0, 2), Error);
 }

@@ -82,7 +82,7 @@ TEST(Pointwise, ScalarsRowsAndColumnsRepeat) {
 TEST(Pointwise, ShapesThatDoNotFitAreNamed) {
   Graph graph;
   const Tensor a = graph.input("a", {DType::kF32, {8, 16}}), b = graph.input("b", {DType::kF32, {8, 17}});
-  EXPECT_PRED2(mentions, error_of([&] { a + b; }, ErrorKind::kShape), "cannot broadcast [8, 16] with [8, 17]");
+  EXPECT_PRED2(has_text, error_of([&] { a + b; }, ErrorKind::kShape), "cannot broadcast [8, 16] with [8, 17]");
 }
 
 TEST(Pointwise, AChainBecomesOneNode) {
