@@ -5,6 +5,12 @@
 #include "base/error.h"
 
 namespace linnet {
+// The message with the paths of files in `folder` written as their names.
+inline std::string without_folder(std::string message, const std::string& folder) {
+  for (size_t at; (at = message.find(folder + "/")) != message.npos;) message.erase(at, folder.size() + 1);
+  return message;
+}
+
 // In one line, of an error of this kind; "no error" if there is none.
 template <class Action> std::string error_of(const Action& action, ErrorKind kind = ErrorKind::kUser) {
   try {

@@ -23,9 +23,7 @@ class ImageTest : public ::testing::Test {
   }
   // The message of the user error that `action` must raise, of one line, with the folder's name left out.
   std::string error_of(const std::function<void()>& action) {
-    std::string message = linnet::error_of(action);
-    for (size_t at; (at = message.find(folder_ + "/")) != std::string::npos;) message.erase(at, folder_.size() + 1);
-    return message;
+    return without_folder(linnet::error_of(action), folder_);
   }
 
   const testing::TemporaryFolder made_;

@@ -1,15 +1,11 @@
 #include "base/error.h"
 #include <gtest/gtest.h>
+#include "error_of.h"
 
 namespace linnet {
 namespace {
 std::string message_of(const std::string& text) {
-  try {
-    fail_user(text);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  return error_of([&] { fail_user(text); });
 }
 
 TEST(Error, AMessageIsOneLineThatDoesNotSpeakToTheTerminal) {

@@ -10,13 +10,18 @@ namespace linnet {
 namespace {
 Json parsed(std::string_view text) { return Json::parse(text, JsonLimits::tables()); }
 
-std::string problem_of(std::string_view text, const JsonLimits& limits = JsonLimits::request()) {
+// The message of the JsonError that a call ends with; "" if there is none.
+template <class Call> std::string problem(const Call& call) {
   try {
-    Json::parse(text, limits);
+    call();
   } catch (const JsonError& error) {
     return error.what();
   }
   return "";
+}
+
+std::string problem_of(std::string_view text, const JsonLimits& limits = JsonLimits::request()) {
+  return problem([&] { Json::parse(text, limits); });
 }
 
 std::string repeated(const std::string& text, int count, const std::string& between = "") {
@@ -134,18 +139,14 @@ TEST(Json, SyntaxErrorsAreOneLine) {
   EXPECT_NE(problem_of("{\n  \"a\": }").find("is not JSON: parse error at line 2, column 8"), std::string::npos);
   for (const std::string& text : {std::string("{"), std::string("[1] 2"), std::string("\"\xff\""),
            std::string("[1\n\t\x01"), std::string("\0", 1), std::string(), "\"" + std::string(100'000, 'x')}) {
-    const std::string problem = problem_of(text);
-    EXPECT_TRUE(problem.starts_with("is not JSON: ")) << problem;
-    EXPECT_LT(problem.size(), 400u);
-    EXPECT_TRUE(std::ranges::none_of(problem, [](unsigned char c) { return c < ' '; })) << problem;
+    const std::string message = problem_of(text);
+    EXPECT_TRUE(message.starts_with("is not JSON: ")) << message;
+    EXPECT_LT(message.size(), 400u);
+    EXPECT_TRUE(std::ranges::none_of(message, [](unsigned char c) { return c < ' '; })) << message;
   }
   EXPECT_TRUE(Json::parse_or_null("[1,", JsonLimits::request()).is_null());
-  try {
-    Json::parse("[", "'a.json'", JsonLimits::request());
-    FAIL();
-  } catch (const JsonError& error) {
-    EXPECT_TRUE(std::string(error.what()).starts_with("'a.json' is not JSON: "));
-  }
+  const std::string named = problem([] { Json::parse("[", "'a.json'", JsonLimits::request()); });
+  EXPECT_TRUE(named.starts_with("'a.json' is not JSON: ")) << named;
 }
 
 TEST(Json, BytesThatAreNotUtf8) {
@@ -171,14 +172,6 @@ TEST(Json, IsBuiltFromBracedLists) {
 
 TEST(Json, GettersSayWhatIsWrong) {
   const Json json = parsed(R"({"n":1.5,"list":[1,"x"]})");
-  const auto problem = [](const auto& call) -> std::string {
-    try {
-      call();
-    } catch (const JsonError& error) {
-      return error.what();
-    }
-    return "";
-  };
   EXPECT_EQ(problem([&] { json.at("m"); }), R"(has no "m")");
   EXPECT_EQ(problem([&] { json.at("n").get<int64_t>(); }), "is 1.5, expected an integer");
   EXPECT_EQ(problem([&] { json.at("n").at("x"); }), "is 1.5, expected an object");

@@ -37,7 +37,7 @@ storage = "int8"
 TEST(ConfigGroups, AMistakeIsNamedWithItsLine) {
   const auto refused = [](const std::string& toml, const std::string& text) {
     const std::string message = error_of([&] { parse_config(toml, "f"); });
-    EXPECT_NE(message.find(text), message.npos) << message;
+    EXPECT_PRED2(has_text, message, text);
   };
   refused("[[train.groups]]\nparameters = \"a\"\nfrosen = true\n", "f:3: unknown key \"frosen\"");
   refused("[[train.groups]]\nparameters = \"a\"\nfrosen = true\n", "\"frozen\"");

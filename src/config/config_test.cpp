@@ -1,8 +1,6 @@
 #include "config/config.h"
 #include <gtest/gtest.h>
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <limits>
 #include <random>
 #include <set>
@@ -11,6 +9,7 @@
 #include "config/config_keys.h"
 #include "config/hints.h"
 #include "error_of.h"
+#include "temporary_folder.h"
 
 namespace linnet {
 namespace {
@@ -280,16 +279,15 @@ TEST(Config, AFileMayBeginWithAPreset) {
 }
 
 TEST(Config, ImagesThatStartFromAVitsFolderHaveItsArchitecture) {
-  const std::string folder = ::testing::TempDir() + "linnet_config_vit";
-  std::filesystem::create_directories(folder);
+  const testing::TemporaryFolder folder;
   const auto architecture = [&](const std::string& file, const std::string& more) {
-    std::ofstream(folder + "/config.json") << file;
-    return parse_config("task = \"images\"\n" + more + "[model]\nfrom = \"" + folder + "\"\n", "a").model.architecture;
+    folder.write("config.json", file);
+    const std::string model = "[model]\nfrom = \"" + folder.path() + "\"\n";
+    return parse_config("task = \"images\"\n" + more + model, "a").model.architecture;
   };
   EXPECT_EQ(architecture(R"({"model_type": "vit"})", ""), "vit");
   EXPECT_EQ(architecture(R"({"model_type": "vit"})", "architecture = \"resnet\"\n"), "resnet");
   EXPECT_EQ(architecture(R"({"architecture": "resnet18"})", ""), "cnn");  // timm's
-  std::filesystem::remove_all(folder);
 }
 
 TEST(Config, TheExampleIsThePreset) {

@@ -2,20 +2,13 @@
 #include <gtest/gtest.h>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <limits>
 #include <vector>
 #include "base/files.h"
+#include "temporary_folder.h"
 
 namespace linnet {
 namespace {
-std::string fresh_folder(const std::string& name) {
-  const std::string folder = testing::TempDir() + "/linnet_events_" + name;
-  std::filesystem::remove_all(folder);
-  make_directories(folder);
-  return folder;
-}
-
 TEST(EventFile, TheChecksumIsCastagnolis) {
   EXPECT_EQ(crc32c("123456789"), 0xe3069283U);
   EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aaU);  // RFC 3720, B.4
@@ -45,8 +38,8 @@ std::vector<std::string> records(const std::string& path) {
 }
 
 TEST(EventFile, AScalarIsOneRecordAfterTheVersion) {
-  const std::string folder = fresh_folder("scalar");
-  EventFile file(folder, 1);
+  const testing::TemporaryFolder folder;
+  EventFile file(folder.path(), 1);
   file.add_scalar(300, "train/loss", 0.5);
   file.flush();
   const std::vector<std::string> messages = records(file.path());
@@ -59,13 +52,13 @@ TEST(EventFile, AScalarIsOneRecordAfterTheVersion) {
 }
 
 TEST(EventFile, AFileOfAResumedRunComesLaterAndVoidsWhatItRepeats) {
-  const std::string folder = fresh_folder("resumed");
+  const testing::TemporaryFolder folder;
   std::string first;
   {
-    EventFile file(folder, 1);
+    EventFile file(folder.path(), 1);
     first = file.path();
   }
-  const EventFile file(folder, 11);
+  const EventFile file(folder.path(), 11);
   EXPECT_GT(file.path().substr(0, file.path().rfind('.')), first.substr(0, first.rfind('.')));
   const std::vector<std::string> messages = records(file.path());
   ASSERT_EQ(messages.size(), 2u);
@@ -73,7 +66,7 @@ TEST(EventFile, AFileOfAResumedRunComesLaterAndVoidsWhatItRepeats) {
 }
 
 TEST(EventFile, AHistogramCountsEveryFiniteValueOnce) {
-  const std::string folder = fresh_folder("histogram");
+  const testing::TemporaryFolder folder;
   Histogram histogram;
   histogram.add(std::vector<float>{-2, -2, 0, 1, 3, std::numeric_limits<float>::infinity(), std::nanf("")});
   histogram.add(std::vector<float>{8}, 0.5);
@@ -82,7 +75,7 @@ TEST(EventFile, AHistogramCountsEveryFiniteValueOnce) {
   EXPECT_EQ(histogram.max, 4);
   EXPECT_EQ(histogram.sum, 4);
   EXPECT_EQ(histogram.sum_squares, 34);
-  EventFile file(folder, 1);
+  EventFile file(folder.path(), 1);
   file.add_histogram(1, "weights/fc", histogram);
   file.flush();
   const std::vector<std::string> messages = records(file.path());

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 #include <algorithm>
 #include <cmath>
-#include "base/error.h"
 #include "error_of.h"
 #include "formats/safetensors.h"
 #include "temporary_folder.h"
@@ -100,7 +99,7 @@ TEST(GgufFile, ReadsWhatItCanOfOtherTypesOfKeys) {
 TEST(GgufFile, RefusesWhatIsWrongInOneLine) {
   const auto has = [](const std::string& bytes, const std::string& part) {
     const std::string error = error_of_bytes(bytes);
-    EXPECT_NE(error.find(part), std::string::npos) << error;
+    EXPECT_PRED2(has_text, error, part);
     EXPECT_EQ(error.find("'w.gguf'"), 0u) << error;
   };
   has("", "is empty");

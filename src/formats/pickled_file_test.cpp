@@ -1,5 +1,4 @@
 #include <gtest/gtest.h>
-#include "base/error.h"
 #include "base/files.h"
 #include "error_of.h"
 #include "formats/tensor_file.h"
@@ -54,16 +53,16 @@ TEST(PickledFile, HasTheTensorsThatPyTorchSaved) {
 }
 
 TEST(PickledFile, RefusesByNameWhatIsNoTensor) {
-  EXPECT_NE(error_of_bytes(archive_of("\x80\x02"
-                                      "cos\nsystem\n(X\2\0\0\0lstR."))
-                .find("'os.system'"),
-      std::string::npos);
-  EXPECT_NE(error_of_bytes(archive_of(std::string("\x80\x02}X\4\0\0\0stepK\5s.", 16))).find("'step' is no tensor"),
-      std::string::npos);
-  EXPECT_NE(error_of_bytes(archive_of("\x80\x02K\5.")).find("no dictionary"), std::string::npos);
-  EXPECT_NE(error_of_bytes(archive_of("\x80\x02]i.")).find("instruction 105"), std::string::npos);
+  EXPECT_PRED2(has_text,
+      error_of_bytes(archive_of("\x80\x02"
+                                "cos\nsystem\n(X\2\0\0\0lstR.")),
+      "'os.system'");
+  EXPECT_PRED2(
+      has_text, error_of_bytes(archive_of(std::string("\x80\x02}X\4\0\0\0stepK\5s.", 16))), "'step' is no tensor");
+  EXPECT_PRED2(has_text, error_of_bytes(archive_of("\x80\x02K\5.")), "no dictionary");
+  EXPECT_PRED2(has_text, error_of_bytes(archive_of("\x80\x02]i.")), "instruction 105");
   const std::string old = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
-  EXPECT_NE(error_of_bytes(old).find("PyTorch before 1.6"), std::string::npos);
+  EXPECT_PRED2(has_text, error_of_bytes(old), "PyTorch before 1.6");
 }
 
 // Whatever is cut off or overwritten, there is one line of an error, or tensors that lie inside of the file.

@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 #include <algorithm>
 #include <random>
-#include "base/error.h"
 #include "base/json.h"
 #include "causal_testing.h"
 #include "engine_testing.h"
+#include "error_of.h"
 #include "generation/prefix_cache.h"
 #include "generation/text_grammar.h"
 #include "models/modules/text_decoder.h"
@@ -206,21 +206,14 @@ TEST_P(Speculation, ASearchGoesOnFromAPrefix) {
 }
 
 TEST(Speculation, WhatCannotBeDoneIsSaid) {
-  const auto problem = [](const CausalOptions& options, const std::optional<Sizes>& draft) -> std::string {
-    try {
-      Writer(false, options, draft);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kUser);
-      return error.what();
-    }
-    return "";
+  const auto problem = [](const CausalOptions& options, const std::optional<Sizes>& draft) {
+    return error_of([&] { Writer(false, options, draft); });
   };
-  EXPECT_NE(problem({}, Sizes{.vocab = kVocab + 1}).find("21 tokens and the model one of 20"), std::string::npos);
-  EXPECT_NE(problem({.beams = 2}, Sizes{}).find("not for beam search"), std::string::npos);
-  EXPECT_NE(problem({.cache = false}, Sizes{}).find("needs the cache"), std::string::npos);
-  EXPECT_NE(problem({.prefix_bytes = 100}, {}).find("of this model take"), std::string::npos);
-  EXPECT_NE(
-      problem({.cache = false, .prefix_bytes = 1 << 20}, {}).find("needs the CPU and the cache"), std::string::npos);
+  EXPECT_PRED2(has_text, problem({}, Sizes{.vocab = kVocab + 1}), "21 tokens and the model one of 20");
+  EXPECT_PRED2(has_text, problem({.beams = 2}, Sizes{}), "not for beam search");
+  EXPECT_PRED2(has_text, problem({.cache = false}, Sizes{}), "needs the cache");
+  EXPECT_PRED2(has_text, problem({.prefix_bytes = 100}, {}), "of this model take");
+  EXPECT_PRED2(has_text, problem({.cache = false, .prefix_bytes = 1 << 20}, {}), "needs the CPU and the cache");
 }
 }  // namespace
 }  // namespace linnet

@@ -11,6 +11,7 @@
 #include "cuda_emulation/emulation.cuh"
 #include "cuda_emulation/pointwise_cases.h"
 #include "engine/device/cuda/libraries.h"
+#include "temporary_folder.h"
 
 namespace linnet {
 namespace {
@@ -120,18 +121,16 @@ TEST(GeneratedPointwise, CompilesForAGpu) {
 
 TEST(GeneratedPointwise, MachineCodeIsKeptOnDisk) {
   if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC here";
-  std::string folder = (std::filesystem::temp_directory_path() / "linnet_nvrtc_XXXXXX").string();
-  ASSERT_TRUE(mkdtemp(folder.data()));
-  setenv("LINNET_CACHE", folder.c_str(), 1);
+  const testing::TemporaryFolder folder;
+  setenv("LINNET_CACHE", folder.path().c_str(), 1);
   const std::string source = "extern \"C\" __global__ void nothing() {}\n";
   const std::string cubin = compile_cuda(source, 90);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
   EXPECT_EQ(compile_cuda(source, 90), cubin);
   EXPECT_NE(compile_cuda(source, 80), cubin);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 2);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2);
   EXPECT_THROW(compile_cuda("extern \"C\" __global__ void wrong() { no such thing }", 90), Error);
   unsetenv("LINNET_CACHE");
-  std::filesystem::remove_all(folder);
 }
 
 // What a source says of its arguments and what the host passes.

@@ -11,8 +11,8 @@
 #include <cstdarg>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include "tasks/task_table.h"
+#include "temporary_folder.h"
 #include "training/run/training_run.h"
 
 namespace {
@@ -71,11 +71,9 @@ ssize_t write(int descriptor, const void* bytes, size_t size) {
 
 namespace linnet {
 namespace {
-class Allocation : public testing::Test {
+class Allocation : public ::testing::Test {
  protected:
   Allocation() {
-    char pattern[] = "/tmp/linnet_test_XXXXXX";
-    folder_ = ::mkdtemp(pattern);
     config_.model = {.d_model = 32,
         .num_heads = 2,
         .num_encoder_layers = 1,
@@ -96,20 +94,19 @@ class Allocation : public testing::Test {
     config_.train.ema_decay = 0.99;
     config_.train.threads = 2;
   }
-  ~Allocation() override { std::filesystem::remove_all(folder_); }
 
   // Counts over several epochs, after one in which every batch of every bucket was trained on.
   void run_and_count() {
     first_counted = 80, last_counted = 190;
     allocations = mappings = steps_counted = 0;
-    run_training({config_, folder_ + "/run", false, ""}, make_training_task);
+    run_training({config_, folder_ / "run", false, ""}, make_training_task);
     counting = false;
     EXPECT_EQ(steps_counted, 110);
     EXPECT_EQ(allocations, 0);
     EXPECT_EQ(mappings, 0);
   }
 
-  std::string folder_;
+  const testing::TemporaryFolder folder_;
   Config config_;
 };
 

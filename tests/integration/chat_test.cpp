@@ -39,12 +39,10 @@ class Chat : public ::testing::Test {
   Outcome train(const std::string& run_folder, const std::string& data, const Arguments& settings = {},
       const Arguments& more = {}) const {
     Arguments arguments{"train", "chat", "--run", folder_ / run_folder, "--data", folder_ / data};
-    for (const std::string& setting : {"model.from=" + model_, std::string("context=20"), std::string("max_steps=60"),
-             std::string("max_epochs=0"), std::string("warmup_steps=2"), std::string("learning_rate=2e-2"),
-             std::string("schedule=constant"), std::string("eval_every=20"), std::string("save_every=20"),
-             std::string("lora.rank=8"), std::string("lora.base_storage=fp32")})
-      arguments.insert(arguments.end(), {"--set", setting});
-    for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
+    add_settings(arguments,
+        {"model.from=" + model_, "context=20", "max_steps=60", "max_epochs=0", "warmup_steps=2", "learning_rate=2e-2",
+            "schedule=constant", "eval_every=20", "save_every=20", "lora.rank=8", "lora.base_storage=fp32"});
+    add_settings(arguments, settings);
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run(arguments, {.log = "warning"});
   }

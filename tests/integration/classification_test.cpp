@@ -37,8 +37,8 @@ class Classification : public ::testing::Test {
     const Arguments small{"model.from=" + kGolden + "/bert_model", "data.dir=" + folder_.path(), "context=16",
         "batch_size=8", "max_steps=60", "warmup_steps=5", "learning_rate=3e-3", "eval_every=20", "save_every=10",
         "schedule=constant"};
-    for (const Arguments* list : {&small, &settings})
-      for (const std::string& setting : *list) arguments.insert(arguments.end(), {"--set", setting});
+    add_settings(arguments, small);
+    add_settings(arguments, settings);
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run(arguments, {.log = "warning"});
   }
@@ -68,11 +68,10 @@ TEST_F(Classification, ATrainedModelNeedsNothingToStartFrom) {
                       parts = folder_ / (std::string("parts") + layers), out = folder_ / (std::string("out") + layers);
     const auto train = [&](const std::string& run_folder, const Arguments& more) {
       Arguments arguments{"train", "classify", "--data", folder_ / "train.tsv", "--run", run_folder};
-      for (const std::string setting : {"d_model=32", "num_heads=2", "d_ff=64", "vocab_size=60", "context=16",
-               "batch_size=8", "eval_every=40", "save_every=20", "schedule=constant", "warmup_steps=5"})
-        arguments.insert(arguments.end(), {"--set", setting});
-      arguments.insert(arguments.end(), {"--set", std::string("num_layers=") + layers, "--set",
-                                            *layers == '0' ? "learning_rate=5e-3" : "learning_rate=2e-3"});
+      add_settings(arguments, {"d_model=32", "num_heads=2", "d_ff=64", "vocab_size=60", "context=16", "batch_size=8",
+                                  "eval_every=40", "save_every=20", "schedule=constant", "warmup_steps=5"});
+      add_settings(arguments,
+          {std::string("num_layers=") + layers, *layers == '0' ? "learning_rate=5e-3" : "learning_rate=2e-3"});
       arguments.insert(arguments.end(), more.begin(), more.end());
       const Outcome outcome = run(arguments);
       ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
@@ -301,9 +300,8 @@ std::vector<std::string> fields(const std::string& line) {
 // A run keeps whole paths; its data may move.
 TEST_F(Classification, DataThatMovedAreFoundInTheirNewFolder) {
   Arguments relative{"train", "classify", "--data", folder_ / "train.tsv", "--run", folder_ / "a"};
-  for (const std::string& setting : {"model.from=" + kGolden + "/bert_model", "data.test_tsv=" + (folder_ / "test.tsv"),
-           std::string("context=16"), std::string("max_steps=4")})
-    relative.insert(relative.end(), {"--set", setting});
+  add_settings(relative, {"model.from=" + kGolden + "/bert_model", "data.test_tsv=" + (folder_ / "test.tsv"),
+                             "context=16", "max_steps=4"});
   const Outcome trained = run(relative);
   ASSERT_EQ(trained.exit_code, 0) << trained.error;
   const Outcome before = run({"eval", folder_ / "a", "--json"});
@@ -433,10 +431,7 @@ TEST_F(Classification, CalibrationThatCannotBeIsOneLine) {
   folder_.write("few.txt", "the dog\nthe cat\n");
   folder_.write("empty.txt", "\n \n");
   const auto refused = [&](const Arguments& arguments, const std::string& part) {
-    const Outcome outcome = run(arguments);
-    EXPECT_EQ(outcome.exit_code, 2) << part;
-    EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
-    EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
+    expect_user_error(run(arguments), part);
   };
   const auto quantize = [&](const std::string& file, const std::string& out, const std::string& method) {
     return Arguments{"quantize", folder_ / "a", "--calibrate", folder_ / file, "-o", folder_ / out, "--method", method};
@@ -503,10 +498,7 @@ TEST_F(Classification, TrainedForStaticInt8ItRunsSoAndResumesBitForBit) {
 
 TEST_F(Classification, BadInputIsOneLine) {
   const auto refused = [&](const Arguments& settings, const std::string& part) {
-    const Outcome outcome = train_classifier("refused", settings);
-    EXPECT_EQ(outcome.exit_code, 2);
-    EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
-    EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
+    expect_user_error(train_classifier("refused", settings), part);
   };
   folder_.write("odd.tsv", "the dog\tanimal\r\nthe law\tplant\r\n");
   refused({"valid_tsv=odd.tsv"}, "the label 'plant' is none of the 2 the model was trained on: ");

@@ -91,7 +91,7 @@ class DamagedFolder : public ::testing::TestWithParam<const char*> {
       if (kind == "marian" && !starts_from_folder(more)) settings.emplace_back("norm=post");
     }
     settings.insert(settings.end(), more.begin(), more.end());
-    for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
+    add_settings(arguments, settings);
     return arguments;
   }
 

@@ -16,7 +16,7 @@ class Distillation : public ::testing::Test {
     Arguments all{"train", preset, "--run", folder_ / run_folder, "--data", folder_ / data};
     settings.insert(settings.end(), {"threads=1", "schedule=constant", "final_learning_rate=0", "warmup_steps=0",
                                         "save_every=10", "patience=0", "precision=fp32"});
-    for (const std::string& setting : settings) all.insert(all.end(), {"--set", setting});
+    add_settings(all, settings);
     all.insert(all.end(), more.begin(), more.end());
     return run(all, {.log = "warning"});
   }

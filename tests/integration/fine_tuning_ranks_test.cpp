@@ -9,14 +9,10 @@ class FineTuningRanks : public SharedLayers {
   // A small decoder as a model folder.
   std::string make_folder(const std::string& architecture) const {
     Arguments base = gpt(architecture, {"--set", "architecture=" + architecture});
-    if (architecture == "llama") base.insert(base.end(), {"--set", "dropout=0"});
+    if (architecture == "llama") add_settings(base, {"dropout=0"});
     expect_trained(run(base));
     expect_trained(run({"export", folder_ / architecture, "--out", folder_ / (architecture + "_model")}));
     return folder_ / (architecture + "_model");
-  }
-
-  static void add_settings(Arguments& arguments, const Arguments& settings) {
-    for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
   }
 
   Arguments tune(const std::string& run, const std::string& model, const Arguments& settings) const {
@@ -106,10 +102,7 @@ TEST_F(FineTuningRanks, AFolderThatCannotBeReadIsOneLine) {
   folder_.write("gpt_model/model.safetensors", weights);
   Arguments arguments = tune("run", model, {});
   arguments.insert(arguments.end(), {"--parallel", "tensor=2"});
-  const Outcome outcome = with_ranks(arguments, 2);
-  EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
-  EXPECT_NE(outcome.error.find("not numbers"), std::string::npos) << outcome.error;
+  expect_user_error(with_ranks(arguments, 2), "not numbers");
 }
 }  // namespace
 }  // namespace linnet::testing

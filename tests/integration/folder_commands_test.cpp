@@ -1,5 +1,6 @@
 // Commands that are given a run folder where a model folder or a configuration is more usual, and the other way round.
 #include <gtest/gtest.h>
+#include "error_of.h"
 #include "integration/program.h"
 
 namespace linnet::testing {
@@ -8,12 +9,6 @@ const std::string kGolden = LINNET_GOLDEN;
 
 class FolderCommands : public ::testing::Test {
  protected:
-  static bool has(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
-  static void expect_refused(const Outcome& outcome, const std::string& part) {
-    EXPECT_EQ(outcome.exit_code, 2) << outcome.error;
-    EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
-    EXPECT_TRUE(has(outcome.error, part)) << outcome.error;
-  }
   const TemporaryFolder folder_;
   const std::string run_ = folder_ / "run";
 };
@@ -24,10 +19,10 @@ TEST_F(FolderCommands, InfoPlanAndTokenizerTakeARun) {
   ASSERT_EQ(info.exit_code, 0) << info.error;
   for (const char* part : {"task              translation\n", "transformer, 1 + 1 layers of width 16", "20 of 20 steps",
            "best              step ", "exact_match 0."})
-    EXPECT_TRUE(has(info.out, part)) << part << " is not in\n" << info.out;
+    EXPECT_PRED2(has_text, info.out, part);
   const Outcome planned = run({"plan", run_});
   ASSERT_EQ(planned.exit_code, 0) << planned.error;
-  EXPECT_TRUE(has(planned.out, "even all examples fit in one batch")) << planned.out;
+  EXPECT_PRED2(has_text, planned.out, "even all examples fit in one batch");
 
   for (const Arguments& side : {Arguments{}, Arguments{"--target"}}) {
     Arguments encode{"tokenizer", "encode", run_}, decode{"tokenizer", "decode", run_};
@@ -37,25 +32,26 @@ TEST_F(FolderCommands, InfoPlanAndTokenizerTakeARun) {
     ASSERT_EQ(ids.exit_code, 0) << ids.error;
     EXPECT_EQ(run(decode, {.input = ids.out}).out, "2019-03-07\n");
   }
-  expect_refused(run({"tokenizer", "encode", run_, "--special"}), "no template");
+  expect_user_error(run({"tokenizer", "encode", run_, "--special"}), "no template");
 }
 
 TEST_F(FolderCommands, WhatIsNotThereYetIsSaid) {
   const std::string model = kGolden + "/bert_model";
-  expect_refused(run({"plan", model}), "is a model folder, not a configuration");
-  expect_refused(run({"info", folder_ / "nothing"}), "nothing'");
+  expect_user_error(run({"plan", model}), "is a model folder, not a configuration");
+  expect_user_error(run({"info", folder_ / "nothing"}), "nothing'");
   folder_.write("texts.tsv", "a dog\tanimal\na law\tstate\n");
-  expect_refused(run({"train", "sst2", "--data", folder_ / "texts.tsv", "--set", "model.from=nothere", "--run", run_}),
+  expect_user_error(
+      run({"train", "sst2", "--data", folder_ / "texts.tsv", "--set", "model.from=nothere", "--run", run_}),
       "nothere\": there is no such folder; --set model.from=FOLDER names the model to start from");
   const std::string chat = folder_.write("chat.toml", run({"presets", "chat"}).out);
   for (const std::string& config : {std::string("chat"), chat})
-    expect_refused(run({"plan", config, "--set", "model.from=nothere"}),
+    expect_user_error(run({"plan", config, "--set", "model.from=nothere"}),
         "nothere\": there is no such folder; --set model.from=FOLDER names the model to start from");
   // Stopped before its first evaluation.
   ASSERT_EQ(train(run_).exit_code, 0);
-  expect_refused(run({"embed", run_}), "embeds no sentences: it learned translation");
+  expect_user_error(run({"embed", run_}), "embeds no sentences: it learned translation");
   ASSERT_EQ(std::remove((run_ + "/model.safetensors").c_str()), 0);
-  expect_refused(
+  expect_user_error(
       run({"eval", run_}), "has no model.safetensors yet: training saves it at its first evaluation, after step 10");
 }
 
@@ -79,7 +75,7 @@ TEST_F(FolderCommands, ResumingSaysWhereItStands) {
 
 TEST_F(FolderCommands, ARunDoesNotMixWithOtherFiles) {
   std::filesystem::create_directories(folder_ / "pictures/cats");
-  expect_refused(
+  expect_user_error(
       train(folder_ / "pictures"), "is no run and has other files, as 'cats'; --run DIR names another folder");
   EXPECT_FALSE(exists(folder_ / "pictures/.lock"));
   // An empty folder, the log of this program, and what a run has left that ended before it began.
@@ -91,7 +87,8 @@ TEST_F(FolderCommands, ARunDoesNotMixWithOtherFiles) {
 TEST_F(FolderCommands, ExportKeepsAnotherModel) {
   copy_folder(kGolden + "/gpt2", folder_ / "mine");
   const std::string before = contents(folder_ / "mine/config.json");
-  expect_refused(run({"export", kGolden + "/llama", "--out", folder_ / "mine"}), "holds a model already (config.json)");
+  expect_user_error(
+      run({"export", kGolden + "/llama", "--out", folder_ / "mine"}), "holds a model already (config.json)");
   EXPECT_EQ(contents(folder_ / "mine/config.json"), before);
 }
 
@@ -100,10 +97,10 @@ TEST_F(FolderCommands, ValuesAreReadAsPeopleWriteThem) {
   for (const char* dtype : {"bf16", "BF16", "Bf16"})
     EXPECT_EQ(run({"convert", model, folder_ / dtype, "--dtype", dtype}).exit_code, 0) << dtype;
   EXPECT_EQ(contents(folder_ / "bf16/model.safetensors"), contents(folder_ / "BF16/model.safetensors"));
-  expect_refused(run({"convert", model, folder_ / "out", "--shard-gb", "nan"}), "nan is not a finite number");
-  expect_refused(
+  expect_user_error(run({"convert", model, folder_ / "out", "--shard-gb", "nan"}), "nan is not a finite number");
+  expect_user_error(
       run({"generate", model, "--seed", "99999999999999999999999"}), "--seed: 99999999999999999999999 is beyond what");
-  expect_refused(run({"generate", model, "--temperature", "inf"}), "inf is not a finite number");
+  expect_user_error(run({"generate", model, "--temperature", "inf"}), "inf is not a finite number");
 }
 }  // namespace
 }  // namespace linnet::testing

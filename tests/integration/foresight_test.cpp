@@ -11,9 +11,8 @@ namespace {
 // A GPT small enough for a test, whose text is assumed unless given.
 Arguments plan(const Arguments& more) {
   Arguments arguments{"plan", "mini-gpt"};
-  for (const char* setting : {"d_model=64", "num_heads=4", "num_layers=4", "d_ff=128", "max_seq_len=32", "context=32",
-           "batch_size=8", "sample_length=0", "vocab_size=600", "precision=fp32"})
-    arguments.insert(arguments.end(), {"--set", setting});
+  add_settings(arguments, {"d_model=64", "num_heads=4", "num_layers=4", "d_ff=128", "max_seq_len=32", "context=32",
+                              "batch_size=8", "sample_length=0", "vocab_size=600", "precision=fp32"});
   arguments.insert(arguments.end(), {"--threads", "1"});
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
@@ -138,10 +137,7 @@ TEST(Foresight, TheTraceHasAllRanksAndTheStepsTime) {
 
 TEST(Foresight, TypingErrorsAreOneLine) {
   const auto expect_refused = [](const Arguments& arguments, const std::string& part) {
-    const Outcome outcome = run(arguments);
-    EXPECT_EQ(outcome.exit_code, 2) << outcome.out;
-    EXPECT_EQ(lines(outcome.error).size(), 1U) << outcome.error;
-    EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
+    expect_user_error(run(arguments), part);
   };
   expect_refused(with_network({"--ranks", "2"}, "25GB,5us"), "\"25GB\" is not a bandwidth such as 25GB/s");
   expect_refused(with_network({"--ranks", "2"}, "25GB/s"), "write bandwidth and latency");

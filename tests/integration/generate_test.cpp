@@ -425,10 +425,7 @@ TEST_F(Generate, BadInputIsOneLine) {
   const auto refused = [&](const std::string& name, const Arguments& more, const std::string& part) {
     Arguments arguments{"generate", model(name)};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    const Outcome outcome = run(arguments);
-    EXPECT_EQ(outcome.exit_code, 2);
-    EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
-    EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
+    expect_user_error(run(arguments), part);
   };
   refused("t5", {"--prompt", ""}, "the prompt is empty");
   refused("t5", {"--prompt", "w7", "--no-cache"}, "--no-cache");

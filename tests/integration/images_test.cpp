@@ -176,9 +176,8 @@ class ImageTables : public Images {
   Outcome train(const std::string& preset, const std::string& table, const std::string& run_folder,
       const Arguments& settings = {}) const {
     Arguments all{"train", preset, "--data", folder_ / ("shown/" + table), "--run", folder_ / run_folder};
-    for (const char* setting : {"image_size=12", "max_steps=120", "eval_every=40", "save_every=40", "batch_size=16",
-             "schedule=constant", "learning_rate=3e-3", "patience=0", "threads=1"})
-      all.insert(all.end(), {"--set", setting});
+    add_settings(all, {"image_size=12", "max_steps=120", "eval_every=40", "save_every=40", "batch_size=16",
+                          "schedule=constant", "learning_rate=3e-3", "patience=0", "threads=1"});
     for (const std::string& setting : settings) {
       if (!setting.starts_with("--")) all.push_back("--set");
       all.push_back(setting);
@@ -329,10 +328,9 @@ TEST_F(Images, ChangedImagesGiveTheSameRunHoweverTheyAreMade) {
   write_pictures(folder_, 60);
   const auto train = [&](const std::string& run_folder, const Arguments& more) {
     Arguments arguments{"train", "images", "--data", folder_ / "pictures", "--run", folder_ / run_folder};
-    for (const char* setting : {"image_size=10", "batch_size=8", "max_steps=20", "eval_every=10", "save_every=5",
-             "schedule=constant", "augment_shift=1", "augment_rotate=15", "augment_cutout=2", "augment_mirror=true",
-             "augment_mixup=0.3", "label_smoothing=0.1"})
-      arguments.insert(arguments.end(), {"--set", setting});
+    add_settings(arguments, {"image_size=10", "batch_size=8", "max_steps=20", "eval_every=10", "save_every=5",
+                                "schedule=constant", "augment_shift=1", "augment_rotate=15", "augment_cutout=2",
+                                "augment_mirror=true", "augment_mixup=0.3", "label_smoothing=0.1"});
     arguments.insert(arguments.end(), more.begin(), more.end());
     const Outcome outcome = run(arguments);
     ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
@@ -352,9 +350,9 @@ TEST_F(Images, ChangedImagesGiveTheSameRunHoweverTheyAreMade) {
 
 // A vision Transformer learns, goes out as a folder that others read, and such a folder starts another run.
 TEST_F(Images, AVisionTransformerIsTrainedExportedAndStartedFrom) {
-  const auto settings = [](std::initializer_list<const char*> names) {
+  const auto settings = [](const Arguments& names) {
     Arguments arguments;
-    for (const char* setting : names) arguments.insert(arguments.end(), {"--set", setting});
+    add_settings(arguments, names);
     return arguments;
   };
   const Arguments sizes = settings({"patch_size=3", "d_model=16", "num_heads=2", "num_encoder_layers=2", "d_ff=32"});
@@ -420,7 +418,7 @@ TEST_F(Images, AVisionTransformerIsTrainedExportedAndStartedFrom) {
   // One small step leaves what was learned.
   const std::string from = "model.from=" + folder_ / "vit";
   Arguments more = settings({"max_steps=1", "learning_rate=1e-6", "final_learning_rate=0"});
-  more.insert(more.end(), {"--set", from});
+  add_settings(more, {from});
   const Outcome again = train("again", more);
   ASSERT_EQ(again.exit_code, 0) << again.error;
   std::filesystem::remove_all(folder_ / "vit");
@@ -546,25 +544,20 @@ TEST_F(Images, AResumedRunIsTheUndisturbedOne) {
 }
 
 TEST_F(Images, WhatIsWrongIsSaidInOneLine) {
-  const auto refused = [](const Outcome& outcome, const std::string& part) {
-    EXPECT_EQ(outcome.exit_code, 2) << outcome.error;
-    EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
-    EXPECT_NE(outcome.error.find(part), outcome.error.npos) << outcome.error;
-  };
-  refused(train_images("a", {"--set", "metric=bleu"}), "no metric");
-  refused(train_images("a", {"--set", "architecture=transformer"}), "does not go with");
+  expect_user_error(train_images("a", {"--set", "metric=bleu"}), "no metric");
+  expect_user_error(train_images("a", {"--set", "architecture=transformer"}), "does not go with");
   write_bmp(folder_, "dots/a/1.bmp", 1, 1, [](int, int) { return 9; });
   write_bmp(folder_, "dots/b/1.bmp", 1, 1, [](int, int) { return 8; });
-  refused(train_images("a", {"--set", "data.dir=" + folder_ / "dots"}), "at least 2x2 pixels are needed");
-  refused(train_images("a", {"--set", "data.dir=/nowhere"}), "/nowhere");
+  expect_user_error(train_images("a", {"--set", "data.dir=" + folder_ / "dots"}), "at least 2x2 pixels are needed");
+  expect_user_error(train_images("a", {"--set", "data.dir=/nowhere"}), "/nowhere");
   for (int i = 0; i < 9; ++i)
     write_bmp(folder_, "alone/a/" + std::to_string(i) + ".bmp", 6, 6, [](int x, int) { return x; });
-  refused(train_images("a", {"--set", "data.dir=" + folder_ / "alone"}), "has one class only");
+  expect_user_error(train_images("a", {"--set", "data.dir=" + folder_ / "alone"}), "has one class only");
   ASSERT_EQ(train_images("run").exit_code, 0);
-  refused(run({"eval", folder_ / "run", "--data-dir", folder_ / "run"}), "run");
-  refused(run({"translate", folder_ / "run"}), "not translation");
+  expect_user_error(run({"eval", folder_ / "run", "--data-dir", folder_ / "run"}), "run");
+  expect_user_error(run({"translate", folder_ / "run"}), "not translation");
   folder_.write("run/images.json", "{\"height\": 6}");
-  refused(run({"eval", folder_ / "run"}), "images.json");
+  expect_user_error(run({"eval", folder_ / "run"}), "images.json");
 }
 }  // namespace
 }  // namespace linnet::testing

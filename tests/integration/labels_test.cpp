@@ -17,11 +17,9 @@ class Labels : public ::testing::Test {
  protected:
   Outcome train(const std::string& preset, const std::string& data, const Arguments& settings = {}) const {
     Arguments arguments{"train", preset, "--run", folder_ / preset, "--data", folder_ / data};
-    for (const std::string& setting : {"model.from=" + kModel, std::string("context=16"), std::string("batch_size=8"),
-             std::string("max_steps=160"), std::string("warmup_steps=5"), std::string("learning_rate=5e-3"),
-             std::string("eval_every=80"), std::string("save_every=80"), std::string("schedule=constant")})
-      arguments.insert(arguments.end(), {"--set", setting});
-    for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
+    add_settings(arguments, {"model.from=" + kModel, "context=16", "batch_size=8", "max_steps=160", "warmup_steps=5",
+                                "learning_rate=5e-3", "eval_every=80", "save_every=80", "schedule=constant"});
+    add_settings(arguments, settings);
     return run(arguments, {.log = "warning"});
   }
   ParsedJson evaluate(const std::string& run_folder, const std::string& data) const {

@@ -23,16 +23,10 @@ class Language : public ::testing::Test {
  protected:
   Language() { folder_.write("input.txt", some_text()); }
   Outcome train_language(const std::string& run_folder, const Arguments& more = {}) const {
-    Arguments arguments{"train", "shakespeare"};
-    for (const char* setting : {"d_model=32", "d_ff=88", "num_heads=2", "num_layers=1", "max_seq_len=32",
-             "batch_size=8", "max_steps=60", "warmup_steps=5", "learning_rate=0.01", "eval_every=20", "save_every=20",
-             "sample_length=0", "precision=fp32"}) {
-      arguments.emplace_back("--set");
-      arguments.emplace_back(setting);
-    }
-    for (const std::string& argument :
-        {std::string("--set"), "data.dir=" + folder_.path(), std::string("--run"), folder_ / run_folder})
-      arguments.push_back(argument);
+    Arguments arguments{"train", "shakespeare", "--run", folder_ / run_folder};
+    add_settings(arguments, {"d_model=32", "d_ff=88", "num_heads=2", "num_layers=1", "max_seq_len=32", "batch_size=8",
+                                "max_steps=60", "warmup_steps=5", "learning_rate=0.01", "eval_every=20",
+                                "save_every=20", "sample_length=0", "precision=fp32", "data.dir=" + folder_.path()});
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run(arguments);
   }

@@ -39,7 +39,7 @@ class Masked : public ::testing::Test {
       small.insert(
           small.end(), {"d_model=32", "d_ff=64", "num_heads=2", "num_layers=1", "dropout=0.0", "max_seq_len=64"});
     small.insert(small.end(), settings.begin(), settings.end());
-    for (const std::string& setting : small) arguments.insert(arguments.end(), {"--set", setting});
+    add_settings(arguments, small);
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run(arguments);
   }
@@ -94,10 +94,7 @@ TEST_F(Masked, AResumedRunIsTheSameBitForBit) {
 
 TEST_F(Masked, BadInputIsOneLine) {
   const auto refused = [&](const Arguments& settings, const std::string& part) {
-    const Outcome outcome = train_masked("refused", settings);
-    EXPECT_EQ(outcome.exit_code, 2);
-    EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
-    EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
+    expect_user_error(train_masked("refused", settings), part);
   };
   refused({}, "needs a tokenizer with a mask token");
   refused({tokenizer(), "text=missing.jsonl"}, "missing.jsonl");

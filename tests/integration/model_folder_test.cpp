@@ -36,15 +36,10 @@ class ModelFolder : public ::testing::Test {
     };
     must({"tokenizer", "train", *made_ / "tokenizer", *made_ / "input.txt", "--vocab-size", "270"});
     Arguments train{"train", "shakespeare", "--run", *made_ / "run"};
-    for (const std::string& setting :
-        {"data.dir=" + made_->path(), "tokenizer_dir=" + *made_ / "tokenizer", std::string("architecture=gpt"),
-            std::string("d_model=16"), std::string("d_ff=32"), std::string("num_heads=2"), std::string("num_layers=1"),
-            std::string("max_seq_len=32"), std::string("batch_size=4"), std::string("max_steps=20"),
-            std::string("eval_every=20"), std::string("learning_rate=0.01"), std::string("warmup_steps=5"),
-            std::string("sample_length=0"), std::string("precision=fp32")}) {
-      train.emplace_back("--set");
-      train.push_back(setting);
-    }
+    add_settings(
+        train, {"data.dir=" + made_->path(), "tokenizer_dir=" + *made_ / "tokenizer", "architecture=gpt", "d_model=16",
+                   "d_ff=32", "num_heads=2", "num_layers=1", "max_seq_len=32", "batch_size=4", "max_steps=20",
+                   "eval_every=20", "learning_rate=0.01", "warmup_steps=5", "sample_length=0", "precision=fp32"});
     must(train);
     must({"export", *made_ / "run", "--out", *made_ / "model"});
   }
@@ -186,10 +181,7 @@ TEST_F(ModelFolder, BrokenFilesAreRefused) {
 
 TEST_F(ModelFolder, WhatIsNoDecoderIsNamed) {
   const auto refused = [](const Arguments& arguments, const std::string& part) {
-    const Outcome outcome = run(arguments);
-    EXPECT_EQ(outcome.exit_code, 2);
-    EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
-    EXPECT_EQ(lines(outcome.error).size(), 1u);
+    expect_user_error(run(arguments), part);
   };
   const std::string bert = LINNET_GOLDEN "/bert_model", t5 = LINNET_GOLDEN "/t5";
   refused({"generate", bert, "--prompt", "a"}, "is a BertModel, which does not predict the next token");
@@ -210,10 +202,7 @@ TEST_F(ModelFolder, ANumberlessModelIsTold) {
 
 TEST_F(ModelFolder, PromptsAndOptionsThatCannotBe) {
   const auto refused = [&](const Arguments& arguments, const std::string& part) {
-    const Outcome outcome = run(arguments);
-    EXPECT_EQ(outcome.exit_code, 2) << part;
-    EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
-    EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
+    expect_user_error(run(arguments), part);
   };
   const auto with = [&](const std::string& prompt, const Arguments& more = {}) {
     Arguments arguments{"generate", model_, "--prompt", prompt};
@@ -258,11 +247,6 @@ TEST_F(ModelFolder, IsConvertedInItsOwnPlaceAndAFailureLeavesItWhole) {
 TEST(OnnxCommands, ExportAndImport) {
   const TemporaryFolder folder;
   const std::string bert = std::string(LINNET_GOLDEN) + "/bert_model";
-  const auto refused = [](const Outcome& outcome, const std::string& part) {
-    EXPECT_EQ(outcome.exit_code, 2) << outcome.out;
-    EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
-    EXPECT_NE(outcome.error.find(part), outcome.error.npos) << outcome.error;
-  };
   for (const char* name : {"a", "b"}) {
     const Outcome exported = run({"export", bert, "--onnx", folder / name});
     ASSERT_EQ(exported.exit_code, 0) << exported.error;
@@ -277,10 +261,10 @@ TEST(OnnxCommands, ExportAndImport) {
   const Outcome described = run({"info", folder / "imported"});
   EXPECT_EQ(described.exit_code, 0) << described.error;
   EXPECT_EQ(described.out, imported.out);
-  refused(run({"export", bert, "--onnx", folder / "a"}), "holds a model already");
-  refused(
+  expect_user_error(run({"export", bert, "--onnx", folder / "a"}), "holds a model already");
+  expect_user_error(
       run({"import", folder.write("text.onnx", "no model"), "-o", folder / "none"}), "is no ONNX model or is damaged");
-  refused(run({"onnx", "test", folder / "a"}), "holds no tests");  // a model without data to compare with
+  expect_user_error(run({"onnx", "test", folder / "a"}), "holds no tests");  // a model without data to compare with
   EXPECT_FALSE(exists(folder / "none"));
 }
 }  // namespace

@@ -130,14 +130,9 @@ TEST_F(Pack, ADamagedFileIsOneLine) {
       std::vector<std::pair<std::string, std::string>>{{whole.substr(0, whole.size() / 2), "cut short"},
           {altered, "damaged"}, {"", "empty"}, {"no", "safetensors"}}) {
     folder_.write("bad.linnet", bytes);
-    const Outcome outcome = run({"generate", folder_ / "bad.linnet", "--prompt", "w5"});
-    EXPECT_EQ(outcome.exit_code, 2) << outcome.error;
-    EXPECT_NE(outcome.error.find(what), std::string::npos) << outcome.error;
-    EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
+    expect_user_error(run({"generate", folder_ / "bad.linnet", "--prompt", "w5"}), what);
     const Outcome answers = run({"run", folder_ / "bad.linnet"}, {.input = "w5 w6\n"});
-    EXPECT_EQ(answers.exit_code, 2) << answers.error;
-    EXPECT_NE(answers.error.find(what), std::string::npos) << answers.error;
-    EXPECT_EQ(lines(answers.error).size(), 1u) << answers.error;
+    expect_user_error(answers, what);
     EXPECT_EQ(answers.out, "");
     EXPECT_EQ(run({"info", folder_ / "bad.linnet"}).exit_code, 2);
     EXPECT_EQ(run({"convert", folder_ / "bad.linnet", folder_ / "back"}).exit_code, 2);

@@ -29,9 +29,8 @@ class Pairs : public ::testing::Test {
   Outcome train_pairs(const std::string& run_folder, const Arguments& more) const {
     Arguments arguments{"train", "translate", "--data", folder_.write("pairs.TSV", pairs(200, 0)), "--run",
         folder_ / run_folder, "--steps", "60", "--lr", "5e-3"};
-    for (const char* setting : {"tokenizer=char", "d_model=32", "num_heads=2", "num_layers=1", "d_ff=64",
-             "max_seq_len=24", "batch_tokens=512", "warmup_steps=10", "eval_every=60", "ema_decay=0", "threads=1"})
-      arguments.insert(arguments.end(), {"--set", setting});
+    add_settings(arguments, {"tokenizer=char", "d_model=32", "num_heads=2", "num_layers=1", "d_ff=64", "max_seq_len=24",
+                                "batch_tokens=512", "warmup_steps=10", "eval_every=60", "ema_decay=0", "threads=1"});
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run(arguments);
   }

@@ -207,10 +207,7 @@ TEST_F(PipelineRanks, PlansShowTheEncoderAndTheDecoder) {
 // Each of these is one line and exit code 2, and leaves no run folder.
 TEST_F(PipelineRanks, WhatCannotBeCutIsRefused) {
   const auto expect_refused = [&](const Arguments& arguments, int ranks, const std::string& part) {
-    const Outcome outcome = with_ranks(arguments, ranks);
-    EXPECT_EQ(outcome.exit_code, 2);
-    EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
-    EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
+    expect_user_error(with_ranks(arguments, ranks), part);
   };
   const auto with = [&](const Arguments& more) {
     Arguments all{"--parallel", "pipeline=2"};

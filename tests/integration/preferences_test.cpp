@@ -37,13 +37,10 @@ class Preferences : public ::testing::Test {
   }
   Arguments arguments(const std::string& run_folder, const std::string& data, const Arguments& settings) const {
     Arguments all{"train", "preferences", "--run", folder_ / run_folder, "--data", folder_ / data};
-    for (const std::string& setting :
-        {"model.from=" + model_, std::string("context=24"), std::string("max_steps=40"), std::string("max_epochs=0"),
-            std::string("warmup_steps=2"), std::string("learning_rate=1e-2"), std::string("schedule=constant"),
-            std::string("eval_every=20"), std::string("save_every=20"), std::string("batch_size=6"),
-            std::string("valid_share=0.2"), std::string("lora.rank=4"), std::string("threads=1")})
-      all.insert(all.end(), {"--set", setting});
-    for (const std::string& setting : settings) all.insert(all.end(), {"--set", setting});
+    add_settings(all, {"model.from=" + model_, "context=24", "max_steps=40", "max_epochs=0", "warmup_steps=2",
+                          "learning_rate=1e-2", "schedule=constant", "eval_every=20", "save_every=20", "batch_size=6",
+                          "valid_share=0.2", "lora.rank=4", "threads=1"});
+    add_settings(all, settings);
     return all;
   }
   Outcome train(const std::string& run_folder, const std::string& data, const Arguments& settings = {},
@@ -72,14 +69,10 @@ const Arguments kAllWeights{"lora.rank=0", "lora.alpha=16", "lora.base_storage=f
 TEST_F(Preferences, LossesAndRewardsOfConversationsAreThoseOfTrl) {
   const std::string golden = std::string(LINNET_GOLDEN) + "/../preferences", pairs = golden + "/pairs.jsonl";
   Arguments all{"train", "preferences", "--run", folder_ / "run", "--data", pairs};
-  for (const std::string& setting :
-      {"model.from=" + golden, "valid_text=" + pairs, std::string("batch_size=12"), std::string("context=128"),
-          std::string("lora.rank=0"), std::string("lora.alpha=16"), std::string("lora.base_storage=fp32"),
-          std::string("beta=0.3"), std::string("label_smoothing=0"), std::string("learning_rate=1e-3"),
-          std::string("schedule=constant"), std::string("final_learning_rate=0"), std::string("warmup_steps=0"),
-          std::string("max_steps=20"), std::string("max_epochs=0"), std::string("eval_every=1"),
-          std::string("save_every=1000"), std::string("patience=0"), std::string("threads=1")})
-    all.insert(all.end(), {"--set", setting});
+  add_settings(all, {"model.from=" + golden, "valid_text=" + pairs, "batch_size=12", "context=128", "lora.rank=0",
+                        "lora.alpha=16", "lora.base_storage=fp32", "beta=0.3", "label_smoothing=0",
+                        "learning_rate=1e-3", "schedule=constant", "final_learning_rate=0", "warmup_steps=0",
+                        "max_steps=20", "max_epochs=0", "eval_every=1", "save_every=1000", "patience=0", "threads=1"});
   const Outcome trained = run(all);
   ASSERT_EQ(trained.exit_code, 0) << trained.error;
   const Json trl = Json::parse(contents(golden + "/trl.json"));

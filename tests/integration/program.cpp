@@ -91,13 +91,23 @@ Outcome run(const Arguments& arguments, const Surroundings& surroundings) {
   return Program(arguments, surroundings).wait();
 }
 
+void expect_user_error(const Outcome& outcome, const std::string& part) {
+  EXPECT_EQ(outcome.exit_code, 2) << "without the error \"" << part << "\": " << outcome.out << outcome.error;
+  EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
+  EXPECT_NE(outcome.error.find(part), outcome.error.npos) << "no \"" << part << "\" in " << outcome.error;
+}
+
+void add_settings(Arguments& arguments, const Arguments& settings) {
+  for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
+}
+
 Arguments train_arguments(const std::string& run_folder, const Arguments& settings) {
   Arguments all{"train", "dates", "--run", run_folder};
   const Arguments tiny{"threads=1", "d_model=16", "num_heads=2", "num_layers=1", "d_ff=32", "train_samples=200",
       "valid_samples=8", "test_samples=24", "batch_size=16", "num_buckets=2", "warmup_steps=5", "max_steps=20",
       "eval_every=10", "save_every=5", "schedule=constant"};
-  for (const Arguments* list : {&tiny, &settings})
-    for (const std::string& setting : *list) all.insert(all.end(), {"--set", setting});
+  add_settings(all, tiny);
+  add_settings(all, settings);
   return all;
 }
 

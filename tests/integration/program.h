@@ -48,6 +48,12 @@ std::string program_path();
 
 Outcome run(const Arguments& arguments, const Surroundings& surroundings = {});
 
+// Expects exit code 2 and an error of one line that has this part.
+void expect_user_error(const Outcome& outcome, const std::string& part);
+
+// Appends `--set SETTING` for each; settings are key=value.
+void add_settings(Arguments& arguments, const Arguments& settings);
+
 // The smallest useful run: the dates task, characters, d_model 16, 1 + 1 layers. `settings` are key=value.
 Arguments train_arguments(const std::string& run_folder, const Arguments& settings = {});
 Outcome train(const std::string& run_folder, const Arguments& settings = {}, const Arguments& more = {});

@@ -16,12 +16,10 @@ class Related : public ::testing::Test {
  protected:
   Outcome train(const std::string& preset, const std::string& data, const Arguments& settings = {}) const {
     Arguments arguments{"train", preset, "--run", folder_ / preset, "--data", folder_ / data};
-    for (const std::string& setting :
-        {"model.from=" + kModel, std::string("context=24"), std::string("batch_size=8"), std::string("max_steps=160"),
-            std::string("max_epochs=0"), std::string("warmup_steps=5"), std::string("learning_rate=3e-3"),
-            std::string("eval_every=80"), std::string("save_every=80"), std::string("schedule=constant")})
-      arguments.insert(arguments.end(), {"--set", setting});
-    for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
+    add_settings(
+        arguments, {"model.from=" + kModel, "context=24", "batch_size=8", "max_steps=160", "max_epochs=0",
+                       "warmup_steps=5", "learning_rate=3e-3", "eval_every=80", "save_every=80", "schedule=constant"});
+    add_settings(arguments, settings);
     return run(arguments);
   }
   ParsedJson evaluate(const std::string& model, const std::string& data) const {
@@ -35,11 +33,6 @@ class Related : public ::testing::Test {
     const Outcome outcome = run(arguments, {.input = text + "\n"});
     EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
     return outcome.exit_code == 0 ? ParsedJson::parse(outcome.out) : ParsedJson();
-  }
-  void expect_refused(const Outcome& outcome, const std::string& part) const {
-    EXPECT_EQ(outcome.exit_code, 2) << part;
-    EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
-    EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
   }
   // Words with what goes with them, 8 of each; `third`: a column behind them.
   void write_pairs(const std::string& name, const std::string& third = "") {
@@ -228,7 +221,7 @@ TEST_F(Related, WhatDoesNotFitEmbeddingsIsOneLine) {
           {"pairs.tsv", "metric=spearman", "metric = \"spearman\" is of pairs with scores"},
           {"pairs.tsv", "embeddings.dimensions=8,64", "embeddings.dimensions: \"64\" is no number from 1 to"},
           {"pairs.tsv", "embeddings.dimensions=sixteen", "embeddings.dimensions: \"sixteen\" is no number"}})
-    expect_refused(train("embeddings", data, {setting}), part);
+    expect_user_error(train("embeddings", data, {setting}), part);
 }
 
 std::string words_between(int count) {
@@ -375,7 +368,7 @@ TEST_F(Related, WhatDoesNotFitAnswersIsOneLine) {
           {"other.json", "has neither SQuAD's form, an object with \"data\", nor a \"question\" on each line"},
           {"lacking.json", "there is no text \"context\""}, {"empty.jsonl", "empty.jsonl"},
           {"long.jsonl", "long.jsonl:1: a question of 43 tokens leaves no room"}})
-    expect_refused(train("answers", data, {"answers.stride=4"}), part);
+    expect_user_error(train("answers", data, {"answers.stride=4"}), part);
 }
 }  // namespace
 }  // namespace linnet::testing

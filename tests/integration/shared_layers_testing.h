@@ -28,13 +28,10 @@ class SharedLayers : public Ranks {
   // A decoder of GPT's kind with dropout everywhere.
   Arguments gpt(const std::string& run, const Arguments& more = {}) const {
     Arguments arguments{"train", "text", "--data", text_, "--run", folder_ / run};
-    for (const char* setting :
+    add_settings(arguments,
         {"architecture=gpt", "d_model=32", "num_heads=4", "num_layers=2", "d_ff=64", "max_seq_len=32", "context=24",
             "vocab_size=300", "batch_size=4", "batch_tokens=0", "dropout=0.1", "max_steps=20", "eval_every=10",
-            "save_every=10", "schedule=constant", "warmup_steps=0", "sample_length=0", "precision=fp32", "threads=1"}) {
-      arguments.emplace_back("--set");
-      arguments.emplace_back(setting);
-    }
+            "save_every=10", "schedule=constant", "warmup_steps=0", "sample_length=0", "precision=fp32", "threads=1"});
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <cstdlib>
 #include <filesystem>
+#include "error_of.h"
 #include "integration/made_images.h"
 #include "integration/program.h"
 
@@ -45,7 +46,6 @@ class StartPages : public ::testing::Test {
     EXPECT_EQ(std::system(shell.c_str()), 0) << contents(folder_ / "error") << "\nof\n" << commands;
     return contents(folder_ / "out");
   }
-  static bool has(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 
   const TemporaryFolder folder_;
 };
@@ -68,8 +68,8 @@ TEST_F(StartPages, Translate) {
   const std::string out = run_page("translate.md",
       "--steps 4 --set d_model=16 --set num_heads=2 --set num_layers=1 --set d_ff=32 --set "
       "max_seq_len=32 --set batch_tokens=256 --set vocab_size=40 --set threads=1");
-  EXPECT_TRUE(has(out, "8 validation pairs")) << out;
-  EXPECT_TRUE(has(out, "chrF")) << out;
+  EXPECT_PRED2(has_text, out, "8 validation pairs");
+  EXPECT_PRED2(has_text, out, "chrF");
 }
 
 TEST_F(StartPages, Text) {
@@ -77,8 +77,8 @@ TEST_F(StartPages, Text) {
   const std::string out = run_page("text.md",
       "--steps 4 --batch 4 --set d_model=16 --set num_heads=2 --set num_layers=1 --set "
       "d_ff=32 --set max_seq_len=32 --set vocab_size=280 --set threads=1");
-  EXPECT_TRUE(has(out, "perplexity")) << out;
-  EXPECT_TRUE(has(out, "\tOnce upon a time")) << out;
+  EXPECT_PRED2(has_text, out, "perplexity");
+  EXPECT_PRED2(has_text, out, "\tOnce upon a time");
   EXPECT_TRUE(exists(folder_ / "verse/config.json"));
 }
 
@@ -88,8 +88,8 @@ TEST_F(StartPages, ClassifyText) {
   folder_.write("reviews.tsv", reviews);
   copy_folder(kGolden + "/bert_model", folder_ / "bert");
   const std::string out = run_page("classify_text.md", "--steps 4 --batch 4 --set context=16 --set threads=1");
-  EXPECT_TRUE(has(out, "\tWhat a lovely film.")) << out;
-  EXPECT_TRUE(has(out, "6 texts")) << out;
+  EXPECT_PRED2(has_text, out, "\tWhat a lovely film.");
+  EXPECT_PRED2(has_text, out, "6 texts");
   EXPECT_EQ(lines(contents(folder_ / "labels.csv")).size(), 61u);
 }
 
@@ -103,9 +103,9 @@ TEST_F(StartPages, SeveralLabels) {
   folder_.write("pairs.csv", pairs);
   copy_folder(kGolden + "/bert_model", folder_ / "bert");
   const std::string out = run_page("several_labels.md", "--steps 4 --batch 4 --set context=16 --set threads=1");
-  EXPECT_TRUE(has(out, "\"probabilities\":{\"politics\":")) << out;
-  EXPECT_TRUE(has(out, "spearman")) << out;
-  EXPECT_TRUE(has(out, "\ta plane takes off\tan airplane is leaving")) << out;
+  EXPECT_PRED2(has_text, out, "\"probabilities\":{\"politics\":");
+  EXPECT_PRED2(has_text, out, "spearman");
+  EXPECT_PRED2(has_text, out, "\ta plane takes off\tan airplane is leaving");
 }
 
 // A llama whose tokens are words, as a chat model.
@@ -128,7 +128,7 @@ TEST_F(StartPages, Preferences) {
   write_chat_model(folder_, "chat-model");
   const std::string out =
       run_page("preferences.md", "--steps 4 --batch 4 --set context=16 --set lora.rank=4 --set threads=1");
-  EXPECT_TRUE(has(out, "accuracy")) << out;
+  EXPECT_PRED2(has_text, out, "accuracy");
 }
 
 TEST_F(StartPages, Distill) {
@@ -142,7 +142,7 @@ TEST_F(StartPages, Distill) {
   }
   for (const char* name : {"small", "large"}) write_chat_model(folder_, name);
   const std::string out = run_page("distill.md", "--steps 4 --batch 4 --set context=16 --set threads=1");
-  EXPECT_TRUE(has(out, "60 texts")) << out;
+  EXPECT_PRED2(has_text, out, "60 texts");
   EXPECT_TRUE(exists(folder_ / "small-and-taught/config.json"));
 }
 
@@ -153,7 +153,7 @@ TEST_F(StartPages, Sweep) {
   const std::string out = run_page("sweep.md",
       "--steps 4 --batch 4 --set context=16 --set threads=1 --set d_model=16 --set d_ff=32 "
       "--set num_heads=2 --set num_layers=1 --set vocab_size=40");
-  EXPECT_TRUE(has(out, "run  learning_rate")) << out;
+  EXPECT_PRED2(has_text, out, "run  learning_rate");
   EXPECT_TRUE(exists(folder_ / "sweeps/classify/006/model.safetensors"));
   EXPECT_TRUE(exists(folder_ / "sweeps/classify/report.html"));
 }
@@ -165,7 +165,7 @@ TEST_F(StartPages, Chat) {
   folder_.write("chats.jsonl", chats);
   write_chat_model(folder_, "chat-model");
   const std::string out = run_page("chat.md", "--steps 4 --batch 4 --set context=16 --set lora.rank=4 --set threads=1");
-  EXPECT_TRUE(has(out, "perplexity")) << out;
+  EXPECT_PRED2(has_text, out, "perplexity");
   EXPECT_TRUE(std::filesystem::exists(folder_ / "my-adapter/adapter_config.json"));
 }
 
@@ -175,8 +175,8 @@ TEST_F(StartPages, TagWords) {
   folder_.write("names.conll", text);
   copy_folder(kGolden + "/bert_model", folder_ / "bert");
   const std::string out = run_page("tag_words.md", "--steps 4 --batch 4 --set context=16 --set threads=1");
-  EXPECT_TRUE(has(out, "\"entities\":[")) << out;
-  EXPECT_TRUE(has(out, "F1 ")) << out;
+  EXPECT_PRED2(has_text, out, "\"entities\":[");
+  EXPECT_PRED2(has_text, out, "F1 ");
 }
 
 TEST_F(StartPages, AnswerQuestions) {
@@ -188,8 +188,8 @@ TEST_F(StartPages, AnswerQuestions) {
   copy_folder(kGolden + "/bert_model", folder_ / "bert");
   const std::string out =
       run_page("answer_questions.md", "--steps 4 --batch 4 --set context=24 --set answers.stride=1 --set threads=1");
-  EXPECT_TRUE(has(out, "exact_match ")) << out;
-  EXPECT_TRUE(has(out, "\"answer\":")) << out;
+  EXPECT_PRED2(has_text, out, "exact_match ");
+  EXPECT_PRED2(has_text, out, "\"answer\":");
   EXPECT_EQ(lines(contents(folder_ / "answers.tsv")).size(), 30u);
 }
 
@@ -200,8 +200,8 @@ TEST_F(StartPages, TrainEmbeddings) {
   folder_.write("sentences.txt", words(5, 1) + "\n" + words(6, 2) + "\n");
   copy_folder(kGolden + "/bert_model", folder_ / "minilm");
   const std::string out = run_page("train_embeddings.md", "--steps 4 --batch 4 --set context=16 --set threads=1");
-  EXPECT_TRUE(has(out, "mrr_10 ")) << out;
-  EXPECT_TRUE(has(out, "\tmy password\tthe security settings")) << out;
+  EXPECT_PRED2(has_text, out, "mrr_10 ");
+  EXPECT_PRED2(has_text, out, "\tmy password\tthe security settings");
   EXPECT_EQ(lines(contents(folder_ / "vectors.txt")).size(), 2u);
   EXPECT_TRUE(exists(folder_ / "FOLDER/modules.json"));
 }
@@ -211,7 +211,7 @@ TEST_F(StartPages, Embed) {
   folder_.write("text.txt", words(3000, 1));
   copy_folder(kGolden + "/bert_model", folder_ / "bert");
   const std::string out = run_page("embed.md", "--batch 4 --set max_steps=4 --set context=16 --set threads=1");
-  EXPECT_TRUE(has(out, "\"embedding\":[")) << out;
+  EXPECT_PRED2(has_text, out, "\"embedding\":[");
   EXPECT_EQ(lines(contents(folder_ / "vectors.txt")).size(), 3u);
   EXPECT_NE(contents(folder_ / "mine.txt"), contents(folder_ / "vectors.txt"));
 }
@@ -219,8 +219,8 @@ TEST_F(StartPages, Embed) {
 TEST_F(StartPages, ClassifyImages) {
   write_pictures(folder_, 60);
   const std::string out = run_page("classify_images.md", "--steps 4 --batch 8 --set image_size=8 --set threads=1");
-  EXPECT_TRUE(has(out, "6 images")) << out;
-  EXPECT_TRUE(has(out, "\tpictures/lower/")) << out;
+  EXPECT_PRED2(has_text, out, "6 images");
+  EXPECT_PRED2(has_text, out, "\tpictures/lower/");
 }
 
 TEST_F(StartPages, LabelImages) {
@@ -234,7 +234,7 @@ TEST_F(StartPages, LabelImages) {
   }
   folder_.write("labels.csv", classes), folder_.write("tags.csv", tags), folder_.write("ages.csv", ages);
   const std::string out = run_page("label_images.md", "--steps 4 --batch 8 --set image_size=8 --set threads=1");
-  EXPECT_TRUE(has(out, "\"probabilities\":{\"lower\":")) << out;
+  EXPECT_PRED2(has_text, out, "\"probabilities\":{\"lower\":");
 }
 }  // namespace
 }  // namespace linnet::testing

@@ -15,7 +15,7 @@ class Sweep : public ::testing::Test {
   Arguments arguments(const std::string& out, const Arguments& settings, const Arguments& more) const {
     Arguments all = train_arguments(folder_ / out, {"metric=loss"});
     all[0] = "sweep", all[2] = "--out";
-    for (const std::string& setting : settings) all.insert(all.end(), {"--set", setting});
+    add_settings(all, settings);
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }

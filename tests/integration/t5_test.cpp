@@ -50,7 +50,7 @@ class T5Run : public ::testing::Test {
     if (!starts_from_folder(settings))
       small.insert(small.end(), {"d_model=32", "d_ff=64", "num_heads=2", "num_layers=1", "dropout=0"});
     small.insert(small.end(), settings.begin(), settings.end());
-    for (const std::string& setting : small) arguments.insert(arguments.end(), {"--set", setting});
+    add_settings(arguments, small);
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run(arguments, {.log = log});
   }
@@ -172,10 +172,7 @@ TEST_F(T5Run, AMarianFromNothingBeginsFromAZeroEmbeddingWhoeverReadsIt) {
 
 TEST_F(T5Run, BadInputIsOneLine) {
   const auto refused = [&](const Arguments& settings, const std::string& part) {
-    const Outcome outcome = train_t5("refused", settings);
-    EXPECT_EQ(outcome.exit_code, 2);
-    EXPECT_EQ(lines(outcome.error).size(), 1u) << outcome.error;
-    EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
+    expect_user_error(train_t5("refused", settings), part);
   };
   refused({"joint_vocab=false", "share_embeddings=false"}, "a t5 has one vocabulary");
   refused({"model.from=missing"}, "missing");

@@ -29,14 +29,9 @@ TEST_F(TensorRanks, TrainAMaskedModelToo) {
   const std::string tokens = folder_.write("vocab.txt", vocabulary);
   const auto train = [&](const char* run, const Arguments& parallel, int ranks) {
     Arguments arguments{"train", "bert-base", "--data", text_, "--run", folder_ / run};
-    for (const std::string& setting : {"data.tokenizer_dir=" + tokens, std::string("d_model=32"),
-             std::string("num_heads=4"), std::string("num_encoder_layers=2"), std::string("d_ff=64"),
-             std::string("max_seq_len=32"), std::string("context=32"), std::string("batch_size=4"),
-             std::string("batch_tokens=0"), std::string("max_steps=20"), std::string("eval_every=10"),
-             std::string("precision=fp32"), std::string("dropout=0.1"), std::string("threads=1")}) {
-      arguments.emplace_back("--set");
-      arguments.push_back(setting);
-    }
+    add_settings(arguments, {"data.tokenizer_dir=" + tokens, "d_model=32", "num_heads=4", "num_encoder_layers=2",
+                                "d_ff=64", "max_seq_len=32", "context=32", "batch_size=4", "batch_tokens=0",
+                                "max_steps=20", "eval_every=10", "precision=fp32", "dropout=0.1", "threads=1"});
     arguments.insert(arguments.end(), parallel.begin(), parallel.end());
     expect_trained(with_ranks(arguments, ranks));
   };

@@ -272,9 +272,8 @@ TEST(Resume, FindsItsDataAndNoticesWhenTheyAreOthers) {
   folder.write("source", text), folder.write("target", text);
   const auto train_here = [&](const std::string& from, const Arguments& extra) {
     Arguments all{"train", "dates", "--source", from, "--target", from, "--run", folder / "run"};
-    for (const char* setting :
-        {"d_model=16", "d_ff=32", "num_layers=1", "num_heads=2", "max_steps=2", "eval_every=2", "held_out_pairs=10"})
-      all.insert(all.end(), {"--set", setting});
+    add_settings(all,
+        {"d_model=16", "d_ff=32", "num_layers=1", "num_heads=2", "max_steps=2", "eval_every=2", "held_out_pairs=10"});
     all.insert(all.end(), extra.begin(), extra.end());
     return run(all, {.log = "warning"});
   };

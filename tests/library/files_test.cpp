@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include "temporary_folder.h"
 
 namespace {
 using namespace linnet;
-
-std::string path_of(const char* name) { return (std::filesystem::temp_directory_path() / name).string(); }
+using linnet::testing::TemporaryFolder;
 
 std::vector<float> counted(size_t count) {
   std::vector<float> values(count);
@@ -24,7 +24,8 @@ TEST(Files, HalvesOfTheBytesAreReadAsTheyAreRounded) {
     return {.sum = sum(net.out(t.input("x", {DType::kF32, {2, 300}}))), .count = t.number(2)};
   };
   Learner learner(net, loss), reader(net, loss, {.seed = 9});
-  const std::string path = path_of("library_half.safetensors");
+  const TemporaryFolder folder;
+  const std::string path = folder / "half.safetensors";
   const auto& whole = learner.parameter("out.weight");
   learner.save(path);
   const auto bytes = std::filesystem::file_size(path);
@@ -49,7 +50,8 @@ TEST(Onnx, NetworksAreExportedImportedTrainedAndExportedAgain) {
     Tensor operator()(Tensor x) { return out(global_avg_pool(selu(norm(conv(x))))); }
   } net;
   const TensorType images{DType::kF32, {2, 6, 6, 2}};
-  const std::string path = path_of("library_net.onnx");
+  const TemporaryFolder folder;
+  const std::string path = folder / "net.onnx";
   Learner learner(net, [&](Tracer& t) -> Loss {
     const Tensor y = net(t.input("images", images));
     t.output("y", y);
@@ -132,7 +134,8 @@ TEST(Onnx, LengthsStayOpenAndSelectionsAreExported) {
     return std::pair(std::move(learner), values);
   };
   const auto [learner, wanted] = values_of(net, outputs);
-  const std::string path = path_of("library_open.onnx");
+  const TemporaryFolder folder;
+  const std::string path = folder / "open.onnx";
   export_onnx(learner, types(1, 3), outputs, path,
       {.open_axes = {{"x", {{0, "batch"}, {1, "length"}}}, {"lengths", {{0, "batch"}}}, {"images", {{0, "batch"}}}}});
   struct Read : Module {
@@ -186,7 +189,8 @@ void tune_decoder(const std::string& folder) {
   generator.take(learner);  // by their names in the learner's model
   EXPECT_EQ(
       generator.generate({{1, 2, 3}}, {.max_tokens = 3, .temperature = 0}).front(), (std::vector<int32_t>{4, 5, 6}));
-  const std::string out = path_of("library_decoder");
+  const TemporaryFolder made;
+  const std::string out = made / "decoder";
   model.decoder.save(learner, out);
   EXPECT_FALSE(WeightFile(out + "/model.safetensors").tensors().empty());
 
@@ -197,7 +201,6 @@ void tune_decoder(const std::string& folder) {
   fill(second);
   second.evaluate();
   EXPECT_EQ(logits_of(second), logits_of(learner));
-  std::filesystem::remove_all(out);
 }
 
 TEST(Pretrained, DecodersAreTunedByALoopOfOnesOwn) {

@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <limits>
+#include "temporary_folder.h"
 
 namespace {
 using namespace linnet;
+using linnet::testing::TemporaryFolder;
 
 struct Reader : Module {
   Embedding words{this, "words", 20, 8, normal_init(0.5)};
@@ -54,8 +55,6 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-std::string path_of(const char* name) { return (std::filesystem::temp_directory_path() / name).string(); }
-
 // One's own loop: so many steps of one or two micro-batches.
 void steps(Learner& learner, Loader& loader, int count, int accumulate) {
   for (int i = 0; i < count; ++i) {
@@ -74,7 +73,8 @@ TEST(Learner, ResumedStepsHaveTheBitsOfUndisturbedOnes) {
     Learner undisturbed(reader, loss_of(reader), loader.shapes(), options);
     steps(undisturbed, loader, 11, accumulate);
 
-    const std::string path = path_of("learner_test.state");
+    const TemporaryFolder folder;
+    const std::string path = folder / "reader.state";
     {
       Loader first(sentences(), kBatches);
       Learner stopped(reader, loss_of(reader), first.shapes(), options);
@@ -89,7 +89,6 @@ TEST(Learner, ResumedStepsHaveTheBitsOfUndisturbedOnes) {
     steps(resumed, second, 7, accumulate);
     EXPECT_EQ(resumed.steps(), undisturbed.steps());
     EXPECT_TRUE(same_bits(weights_of(resumed), weights_of(undisturbed))) << accumulate;
-    std::filesystem::remove(path);
   }
 }
 
@@ -116,7 +115,8 @@ TEST(Learner, APartialLoadTellsWhatIsFreshAndUnused) {
     const Tensor x = mean(other.words(trace.input("tokens", {DType::kI32, {2, 3}})), 1);
     return {.sum = sum(other.head(other.hidden(x))), .count = trace.number(2)};
   });
-  const std::string path = path_of("learner_test.safetensors");
+  const TemporaryFolder folder;
+  const std::string path = folder / "other.safetensors";
   saved.save(path);
   Reader reader;
   Loader loader(sentences(), kBatches);
@@ -130,7 +130,6 @@ TEST(Learner, APartialLoadTellsWhatIsFreshAndUnused) {
   EXPECT_EQ(report.unused.size(), 2u);
   const auto taken = learner.parameter("words.weight"), given = saved.parameter("words.weight");
   EXPECT_TRUE(std::ranges::equal(taken, given));
-  std::filesystem::remove(path);
 }
 
 TEST(Learner, PredictionOfFewRowsIsThatOfTheWholeBatch) {
@@ -240,7 +239,8 @@ TEST(Learner, LoadsAFileWithCountsOfBatches) {
     const Tensor y = theirs.line(trace.input("x", {DType::kF32, {4, 2}})) * theirs.counted;
     return {.sum = sum(y), .count = trace.number(4)};
   });
-  const std::string path = path_of("learner_test_counts.safetensors");
+  const TemporaryFolder folder;
+  const std::string path = folder / "theirs.safetensors";
   saved.save(path);
   struct Ours : Module {
     Linear line{this, "line", 2, 1};
@@ -250,7 +250,6 @@ TEST(Learner, LoadsAFileWithCountsOfBatches) {
   });
   EXPECT_TRUE(learner.load(path).unused.empty());
   EXPECT_TRUE(std::ranges::equal(learner.parameter("line.weight"), saved.parameter("line.weight")));
-  std::filesystem::remove(path);
 }
 
 // A callback may evaluate the data that is trained on.

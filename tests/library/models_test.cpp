@@ -3,12 +3,13 @@
 #include <linnet/linnet.h>
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
+#include "temporary_folder.h"
 
 namespace {
 using namespace linnet;
+using linnet::testing::TemporaryFolder;
 
 constexpr int64_t kWidth = 16;
 
@@ -79,10 +80,10 @@ TEST(Decoder, TheMovingAverageIsTaken) {
     });
     return all;
   };
-  const std::string path = (std::filesystem::temp_directory_path() / "linnet_average_test.safetensors").string();
+  const TemporaryFolder folder;
+  const std::string path = folder / "average.safetensors";
   learner.save(path);
   EXPECT_EQ(logits([&](TextGenerator& to) { to.take(learner); }), logits([&](TextGenerator& to) { to.load(path); }));
-  std::filesystem::remove(path);
 }
 
 TEST(Decoder, DefinedOnceItTrainsAndWritesWithTheCacheAsWithoutIt) {
@@ -234,7 +235,6 @@ struct Classifier : Module {
 
 TEST(PretrainedBert, AFolderIsWhatWasEvaluated) {
   const std::string folder = "tests/golden/pretrained/bert_model";
-  const std::string out = (std::filesystem::temp_directory_path() / "linnet_bert_average").string();
   Dataset data;
   data.add_sequences("tokens", {{1, 5, 6, 2}, {1, 7, 2}});
   data.add("labels", Shape{}, std::vector<int32_t>{0, 1});
@@ -252,6 +252,8 @@ TEST(PretrainedBert, AFolderIsWhatWasEvaluated) {
     Learner learner(model, loss(model), loader.shapes(), options);
     model.bert.load(learner);
     learner.fit(loader, {.epochs = 3, .rate = 1e-2});
+    const TemporaryFolder made;
+    const std::string out = made / "bert";
     model.bert.save(learner, out);
     loader.seek({0, 0});
     const Arrays batch = loader.next();
@@ -261,13 +263,13 @@ TEST(PretrainedBert, AFolderIsWhatWasEvaluated) {
     second.load(out + "/head.safetensors", {.strict = false});
     const Arrays one = learner.predict(batch), two = second.predict(batch);
     for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(one.get<float>("logits")[i], two.get<float>("logits")[i], 1e-5);
-    std::filesystem::remove_all(out);
   }
 }
 
 TEST(PretrainedBert, IsAPartOfAModelAndIsWrittenBackWithItsHead) {
   const std::string folder = "tests/golden/pretrained/bert_model";
-  const std::string out = (std::filesystem::temp_directory_path() / "linnet_bert_test").string();
+  const TemporaryFolder made;
+  const std::string out = made / "bert";
   const auto tokenizer = load_pretrained_tokenizer(folder);
   std::vector<std::vector<int32_t>> tokens;
   for (const char* text : {"the dog runs", "the cat runs", "tax law", "the dog"})
@@ -310,7 +312,6 @@ TEST(PretrainedBert, IsAPartOfAModelAndIsWrittenBackWithItsHead) {
   const Arrays batch = loader.next();
   const Arrays one = learner.predict(batch), two = second.predict(batch);
   EXPECT_TRUE(std::ranges::equal(one.get<float>("logits"), two.get<float>("logits")));
-  std::filesystem::remove_all(out);
 }
 
 // The model of examples/library/bert.cpp.

@@ -7,28 +7,14 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <random>
 #include <sstream>
 #include <string>
+#include "temporary_folder.h"
 
 namespace {
-namespace fs = std::filesystem;
-
 constexpr int kSteps = 200;
-
-class Folder {
- public:
-  Folder() : path_(fs::temp_directory_path() / ("linnet_resume_" + std::to_string(getpid()))) {
-    fs::create_directories(path_);
-  }
-  ~Folder() { fs::remove_all(path_); }
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  const fs::path path_;
-};
 
 std::string bytes_of(const std::string& path) {
   std::ostringstream bytes;
@@ -74,7 +60,7 @@ Outcome run_until(const std::string& state, const std::string& weights, int last
 }
 
 TEST(Resume, AKilledProgramEndsWithTheBitsOfAnUndisturbedOne) {
-  const Folder folder;
+  const linnet::testing::TemporaryFolder folder;
   ASSERT_TRUE(run_until(folder / "whole.state", folder / "whole", 0, 0).ended);
   const std::string expected = bytes_of(folder / "whole");
   ASSERT_GT(expected.size(), 100u);

@@ -5,14 +5,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <thread>
+#include "temporary_folder.h"
 
 namespace {
 using namespace linnet;
 
-std::string path_of(const char* name) { return (std::filesystem::temp_directory_path() / name).string(); }
+const linnet::testing::TemporaryFolder& folder_of_tests() {
+  static const linnet::testing::TemporaryFolder folder;
+  return folder;
+}
 
 // A safetensors file of f32 tensors, as other programs write them.
 struct FileTensor {
@@ -30,10 +32,7 @@ std::string file_of(const char* name, const std::vector<FileTensor>& tensors) {
   }
   header += "}";
   const uint64_t size = header.size();
-  std::ofstream out(path_of(name), std::ios::binary);
-  out.write(reinterpret_cast<const char*>(&size), sizeof size);
-  out << header << data;
-  return path_of(name);
+  return folder_of_tests().write(name, std::string(reinterpret_cast<const char*>(&size), sizeof size) + header + data);
 }
 
 std::vector<float> counted(size_t count) {
@@ -180,7 +179,7 @@ struct TwoLosses {
 };
 
 TEST(SharedWeights, ResumeWithTheBitsOfUndisturbedSteps) {
-  const std::string path = path_of("shared.state");
+  const std::string path = folder_of_tests() / "shared.state";
   TwoLosses undisturbed;
   undisturbed.steps(6);
   {

@@ -1,10 +1,10 @@
 #include <gtest/gtest.h>
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include "app/bench/bench.h"
-#include "base/error.h"
+#include "error_of.h"
 #include "formats/safetensors.h"
+#include "temporary_folder.h"
 
 namespace linnet {
 namespace {
@@ -45,7 +45,8 @@ TEST(Workloads, ASweepMeasuresWhatFitsAndNamesTheLargestBatch) {
 
 TEST(Workloads, DataIsTheSameForAnotherProgram) {
   const Workload workload = make_workload("cnn-128"), again = make_workload("cnn-128");
-  const std::string path = ::testing::TempDir() + "/workload.safetensors";
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "workload.safetensors";
   write_data(workload, path);
   const SafetensorsFile file(path);
   for (size_t i = 0; i < workload.inputs.size(); ++i) {
@@ -55,16 +56,10 @@ TEST(Workloads, DataIsTheSameForAnotherProgram) {
     EXPECT_EQ(entry.type, input.type);
     EXPECT_EQ(std::memcmp(entry.data, input.data.data(), input.data.size()), 0);
   }
-  std::remove(path.c_str());
 }
 
 TEST(Workloads, AMisspeltNameIsToldTheNearest) {
-  try {
-    make_workload("gtp-6l");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("gpt-6l"), std::string::npos);
-  }
+  EXPECT_PRED2(has_text, error_of([] { make_workload("gtp-6l"); }), "gpt-6l");
 }
 
 TEST(InferenceBench, MeasuresEachPrecisionOfEachShapeAndReadsTheFolder) {

@@ -1,7 +1,6 @@
 #include "data/text/tokenizer.h"
 #include <gtest/gtest.h>
 #include <filesystem>
-#include "base/error.h"
 #include "base/files.h"
 #include "data/text/trained_tokenizers.h"
 #include "data/text/unicode/utf8.h"
@@ -131,11 +130,7 @@ TEST(VocabularyFile, NoDamageCrashes) {
   const std::string good = format_vocabulary(TextUnit::kCharacter, tokens);
   EXPECT_EQ(parse_vocabulary(TextUnit::kCharacter, good, "f")->vocab_size(), 10);
   const auto survive = [](const std::string& bytes) {
-    try {
-      parse_vocabulary(TextUnit::kCharacter, bytes, "f");
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kUser);
-    }
+    error_of([&] { parse_vocabulary(TextUnit::kCharacter, bytes, "f"); });
   };
   for (size_t i = 0; i < good.size(); ++i) {
     survive(good.substr(0, i));

@@ -1,10 +1,10 @@
 // Work that ranks divide: the results are those of one rank, in the same order.
 #include <gtest/gtest.h>
 #include <atomic>
-#include "base/error.h"
 #include "base/process.h"
 #include "comm_testing.h"
 #include "distributed/comm/agreement.h"
+#include "error_of.h"
 
 namespace linnet {
 namespace {
@@ -49,11 +49,7 @@ TEST(SharedWork, AllRanksLeaveTogether) {
     } catch (const Stopped&) {
       ++stopped;
     }
-    try {
-      work.text([]() -> std::string { fail_user("no text"); });
-    } catch (const Error& error) {
-      failed += std::string(error.what()) == "rank 2: no text";
-    }
+    failed += error_of([&] { work.text([]() -> std::string { fail_user("no text"); }); }) == "rank 2: no text";
   });
   EXPECT_EQ(stopped, 3);
   EXPECT_EQ(failed, 3);

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <algorithm>
-#include "base/error.h"
+#include "error_of.h"
 
 namespace linnet {
 namespace {
@@ -62,13 +62,9 @@ TEST_F(Starters, TorchrunSaysItsRanksOfOneMachine) {
 
 TEST_F(Starters, AMissingModuleIsOneLine) {
   set("OMPI_COMM_WORLD_RANK", "0"), set("OMPI_COMM_WORLD_SIZE", "2"), set("LINNET_MPI_MODULE", "/nowhere/module.so");
-  try {
-    join_world();
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("this program has no MPI module"), std::string::npos) << error.what();
-    EXPECT_NE(std::string(error.what()).find("/nowhere/module.so"), std::string::npos);
-  }
+  const std::string message = error_of([] { join_world(); });
+  EXPECT_PRED2(has_text, message, "this program has no MPI module");
+  EXPECT_PRED2(has_text, message, "/nowhere/module.so");
 }
 
 TEST(MpirunCommand, StartsTheProgramWithItsArguments) {

@@ -3,24 +3,17 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include "base/files.h"
 #include "engine/device/disk_cache.h"
+#include "temporary_folder.h"
 
 namespace linnet {
 namespace {
-namespace fs = std::filesystem;
-
 // A library of three algorithms with the times given.
 class Autotune : public ::testing::Test {
  protected:
-  Autotune() {
-    std::string name = (fs::temp_directory_path() / "linnet_tune_XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-    setenv("LINNET_CACHE", folder_.c_str(), 1);
-  }
-  ~Autotune() override {
-    unsetenv("LINNET_CACHE");
-    fs::remove_all(folder_);
-  }
+  Autotune() { setenv("LINNET_CACHE", folder_.path().c_str(), 1); }
+  ~Autotune() override { unsetenv("LINNET_CACHE"); }
 
   Tuning tuning(const std::string& key = "8 x 8") {
     return {.kind = "matmul",
@@ -40,7 +33,7 @@ class Autotune : public ::testing::Test {
             }};
   }
 
-  fs::path folder_;
+  const testing::TemporaryFolder folder_;
   std::map<std::string, double> times_{{"a", 3.0}, {"b", 1.0}, {"c", 2.0}};
   int asked_ = 0, runs_ = 0;
 };
@@ -65,9 +58,8 @@ TEST_F(Autotune, AKeptWayThatIsNoneAnyMoreIsChosenAgain) {
 TEST_F(Autotune, ACorruptCacheCountsAsNone) {
   EXPECT_EQ(fastest(tuning()), "b");
   const auto damage = [&](auto change) {
-    for (const auto& entry : fs::directory_iterator(folder_)) {
-      std::ifstream in(entry.path(), std::ios::binary);
-      std::string bytes{std::istreambuf_iterator<char>(in), {}};
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
+      std::string bytes = read_file(entry.path());
       change(bytes);
       std::ofstream(entry.path(), std::ios::binary | std::ios::trunc) << bytes;
     }

@@ -3,10 +3,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
+#include "base/files.h"
+#include "temporary_folder.h"
 
 namespace linnet {
 namespace {
@@ -14,15 +15,8 @@ namespace fs = std::filesystem;
 
 class DiskCache : public ::testing::Test {
  protected:
-  DiskCache() {
-    std::string name = (fs::temp_directory_path() / "linnet_cache_XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-    setenv("LINNET_CACHE", (folder_ / "cache").c_str(), 1);
-  }
-  ~DiskCache() override {
-    unsetenv("LINNET_CACHE");
-    fs::remove_all(folder_);
-  }
+  DiskCache() { setenv("LINNET_CACHE", (folder_ / "cache").c_str(), 1); }
+  ~DiskCache() override { unsetenv("LINNET_CACHE"); }
 
   std::vector<fs::path> files() const {
     std::vector<fs::path> found;
@@ -30,15 +24,12 @@ class DiskCache : public ::testing::Test {
       for (const auto& entry : fs::directory_iterator(folder_ / "cache")) found.push_back(entry.path());
     return found;
   }
-  static std::string read(const fs::path& path) {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
   static void write(const fs::path& path, const std::string& bytes) {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
   }
 
-  fs::path folder_;
+  const testing::TemporaryFolder made_;
+  const fs::path folder_ = made_.path();
 };
 
 TEST_F(DiskCache, KeepsBytesByKindAndKey) {
@@ -57,7 +48,7 @@ TEST_F(DiskCache, KeepsBytesByKindAndKey) {
 TEST_F(DiskCache, DamagedFilesCountAsNone) {
   cache_bytes("kernel", "key", "some bytes");
   const fs::path file = files().at(0);
-  const std::string whole = read(file);
+  const std::string whole = read_file(file);
   for (size_t size = 0; size < whole.size(); ++size) {
     write(file, whole.substr(0, size));
     EXPECT_EQ(cached_bytes("kernel", "key"), std::nullopt) << "cut to " << size;

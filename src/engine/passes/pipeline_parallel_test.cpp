@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
-#include "base/error.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/passes/tensor_parallel.h"
+#include "error_of.h"
 
 namespace linnet {
 namespace {
@@ -104,12 +104,8 @@ TEST(PipelineCut, CutsBetweenEncoderAndDecoder) {
 TEST(PipelineCut, RefusesMoreStagesThanThereAreLayers) {
   Chain chain({8, 8, 8});
   EXPECT_NO_THROW(choose_cut(chain.graph, chain.results, chain.trained, 4));
-  try {
-    choose_cut(chain.graph, chain.results, chain.trained, 5);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(std::string(error.what()), "pipeline=5: the model has 2 layers to cut between");
-  }
+  EXPECT_EQ(error_of([&] { choose_cut(chain.graph, chain.results, chain.trained, 5); }),
+      "pipeline=5: the model has 2 layers to cut between");
 }
 
 TEST(PipelineCut, StagesHandOnWhatLaterOnesRead) {

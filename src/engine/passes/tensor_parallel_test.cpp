@@ -1,7 +1,6 @@
 // Which parameters a model's forward graph lets the ranks of a tensor group divide, and what each rank computes.
 #include "engine/passes/tensor_parallel.h"
 #include <gtest/gtest.h>
-#include "base/error.h"
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/collective/collective.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
@@ -13,6 +12,7 @@
 #include "engine/ops/reduce/reduce.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"
+#include "error_of.h"
 
 namespace linnet {
 namespace {
@@ -98,14 +98,7 @@ TEST(TensorParallel, AttentionIsDividedByHeads) {
 TEST(TensorParallel, HeadsThatRanksCannotShareEvenlyAreRefused) {
   Net net;
   const Tensor y = attention_net(net, kHeads);
-  try {
-    net.divide(y, 4);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUser);
-    EXPECT_NE(std::string(error.what()).find("heads = 2 cannot be divided between 4 tensor ranks"), std::string::npos)
-        << error.what();
-  }
+  EXPECT_PRED2(has_text, error_of([&] { net.divide(y, 4); }), "heads = 2 cannot be divided between 4 tensor ranks");
 }
 
 // One table for words and for the head; 601 rows are 300 and 301.

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 #include <algorithm>
 #include <cmath>
-#include "base/error.h"
+#include "error_of.h"
 #include "generation/engine.h"
 #include "golden_testing.h"
 #include "models/families/decoder_family.h"
@@ -205,12 +205,7 @@ TEST(StableLmConfig, RefusesWhatNoLayerHas) {
   const auto error = [&](const char* key, Json value) {
     ConfigFile changed = file;
     changed.set(key, std::move(value));
-    try {
-      decoder_config(changed);
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("no error");
+    return error_of([&] { decoder_config(changed); });
   };
   EXPECT_EQ(error("qk_layernorm", true), "'config.json': \"qk_layernorm\" is true, Linnet supports only false");
   EXPECT_EQ(error("use_parallel_residual", true),

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
-#include "base/error.h"
 #include "base/files.h"
 #include "data/text/pretrained_tokenizer.h"
 #include "error_of.h"
@@ -138,10 +137,10 @@ TEST(Gguf, RefusesToWriteWhatTheFileCannotSay) {
     });
   };
   for (const char* windows : {"mistral", "qwen2_windows"})
-    EXPECT_NE(write(windows).find("sliding_window"), std::string::npos) << windows;
-  EXPECT_NE(write("gemma2").find("query_pre_attn_scalar"), std::string::npos);
-  EXPECT_NE(write("opt").find("\"opt\""), std::string::npos);
-  EXPECT_NE(write("bert_masked").find("\"bert\""), std::string::npos);
+    EXPECT_PRED2(has_text, write(windows), "sliding_window") << windows;
+  EXPECT_PRED2(has_text, write("gemma2"), "query_pre_attn_scalar");
+  EXPECT_PRED2(has_text, write("opt"), "\"opt\"");
+  EXPECT_PRED2(has_text, write("bert_masked"), "\"bert\"");
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
@@ -153,27 +152,27 @@ TEST(Gguf, RefusesOtherModels) {
     save_gguf(path, keys, tensors);
     return error_of([&] { open_pretrained(path); });
   };
-  EXPECT_NE(open({}).find("general.architecture"), std::string::npos);
+  EXPECT_PRED2(has_text, open({}), "general.architecture");
   const std::string other = open({{"general.architecture", "rwkv7"}});
-  EXPECT_NE(other.find("its architecture is 'rwkv7', Linnet reads llama, qwen2"), std::string::npos) << other;
-  EXPECT_NE(open({{"split.count", 3}}).find("one of 3 files"), std::string::npos);
-  EXPECT_NE(open({{"general.architecture", "llama"}}).find("token_embd.weight"), std::string::npos);
+  EXPECT_PRED2(has_text, other, "its architecture is 'rwkv7', Linnet reads llama, qwen2");
+  EXPECT_PRED2(has_text, open({{"split.count", 3}}), "one of 3 files");
+  EXPECT_PRED2(has_text, open({{"general.architecture", "llama"}}), "token_embd.weight");
   const std::vector<GgufSource> tokens{{"token_embd.weight", find_gguf_blocks("F32"), {4, 2},
       [](int64_t, int64_t count, float* out) { std::fill_n(out, count, 0.0F); }}};
   const std::string size = open({{"general.architecture", "llama"}}, tokens);
-  EXPECT_NE(size.find("\"hidden_size\""), std::string::npos) << size;
+  EXPECT_PRED2(has_text, size, "\"hidden_size\"");
   const std::string layers =
       open({{"general.architecture", "llama"}, {"llama.attention.head_count_kv", std::vector<int64_t>{1, 2}}}, tokens);
-  EXPECT_NE(layers.find("its layers differ in 'llama.attention.head_count_kv'"), std::string::npos) << layers;
+  EXPECT_PRED2(has_text, layers, "its layers differ in 'llama.attention.head_count_kv'");
   const std::string turned = open({{"general.architecture", "llama"}, {"llama.embedding_length", 4},
                                       {"llama.attention.head_count", 1}, {"llama.rope.dimension_count", 2}},
       tokens);
-  EXPECT_NE(turned.find("\"rope.dimension_count\" is not the size of its heads"), std::string::npos) << turned;
+  EXPECT_PRED2(has_text, turned, "\"rope.dimension_count\" is not the size of its heads");
   const std::string kind =
       open({{"general.architecture", "llama"}, {"tokenizer.ggml.model", "gpt2"}, {"tokenizer.ggml.pre", "odd"},
                {"tokenizer.ggml.tokens", std::vector<std::string>{"a"}}},
           tokens);
-  EXPECT_NE(kind.find("\"tokenizer.ggml.pre\" is 'odd', Linnet knows gpt-2"), std::string::npos) << kind;
+  EXPECT_PRED2(has_text, kind, "\"tokenizer.ggml.pre\" is 'odd', Linnet knows gpt-2");
 }
 
 TEST(Gguf, BecomesAModelFolder) {

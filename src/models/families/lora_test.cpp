@@ -5,9 +5,9 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include "base/error.h"
 #include "base/files.h"
 #include "engine/exec/interpreter.h"
+#include "error_of.h"
 #include "formats/weight_files.h"
 #include "models/families/pretrained.h"
 #include "models/modules/causal_model.h"
@@ -178,65 +178,54 @@ TEST(LoraModel, BeginsAsTheModelItIs) {
   EXPECT_EQ(logits(adapted, layout, parameters), logits(plain, plain_layout, plain_parameters));
 }
 
-std::string problem(const std::function<void()>& run) {
-  try {
-    run();
-    return "";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUser) << error.what();
-    return error.what();
-  }
-}
-
 TEST(LoraModel, WhatItCannotDoIsOneLine) {
   const auto open = [](const LoraOptions& lora) {
     return [lora] { open_pretrained("tests/golden/pretrained/llama", {.lora = lora}); };
   };
-  EXPECT_NE(problem(open({.targets = {"query"}})).find("no linear layer \"query\"; it has q_proj, k_proj"),
-      std::string::npos);
-  EXPECT_NE(problem(open({.rank = 4000, .targets = {"q_proj"}})).find("lora.rank = 4000 is above"), std::string::npos);
+  EXPECT_PRED2(has_text, error_of(open({.targets = {"query"}})), "no linear layer \"query\"; it has q_proj, k_proj");
+  EXPECT_PRED2(has_text, error_of(open({.rank = 4000, .targets = {"q_proj"}})), "lora.rank = 4000 is above");
   const testing::TemporaryFolder folder;
   const auto adapter = [&](const std::string& key, const std::string& value) {
     write_file_atomically(folder / "adapter_config.json",
         R"({"peft_type": "LORA", "r": 4, "target_modules": ["q_proj"], ")" + key + "\": " + value + "}");
-    return problem([&] { read_adapter_options(folder.path()); });
+    return error_of([&] { read_adapter_options(folder.path()); });
   };
-  EXPECT_NE(adapter("use_dora", "true").find("\"use_dora\" is true"), std::string::npos);
-  EXPECT_NE(adapter("bias", "\"all\"").find("\"bias\""), std::string::npos);
-  EXPECT_NE(adapter("rank_pattern", "{\"x\": 2}").find("\"rank_pattern\" is not supported"), std::string::npos);
-  EXPECT_EQ(adapter("bias", "\"none\""), "");
+  EXPECT_PRED2(has_text, adapter("use_dora", "true"), "\"use_dora\" is true");
+  EXPECT_PRED2(has_text, adapter("bias", "\"all\""), "\"bias\"");
+  EXPECT_PRED2(has_text, adapter("rank_pattern", "{\"x\": 2}"), "\"rank_pattern\" is not supported");
+  EXPECT_EQ(adapter("bias", "\"none\""), "no error");
   // Adapters that PEFT adds to other base weights, or to some of the tokens.
   for (const char* method : {"pissa", "pissa_niter_4", "olora", "loftq"})
-    EXPECT_NE(adapter("init_lora_weights", quoted(method)).find(quoted(method)), std::string::npos);
-  EXPECT_NE(adapter("alora_invocation_tokens", "[5]").find("is not supported"), std::string::npos);
-  for (const char* value : {"true", "false", "\"gaussian\""}) EXPECT_EQ(adapter("init_lora_weights", value), "");
-  EXPECT_EQ(adapter("alora_invocation_tokens", "null"), "");
+    EXPECT_PRED2(has_text, adapter("init_lora_weights", quoted(method)), quoted(method));
+  EXPECT_PRED2(has_text, adapter("alora_invocation_tokens", "[5]"), "is not supported");
+  for (const char* value : {"true", "false", "\"gaussian\""})
+    EXPECT_EQ(adapter("init_lora_weights", value), "no error");
+  EXPECT_EQ(adapter("alora_invocation_tokens", "null"), "no error");
   // Adapters of another model.
-  EXPECT_NE(problem([] {
+  EXPECT_NE(error_of([] {
     open_with_adapters("tests/golden/pretrained/gpt2", {{"", "tests/golden/lora/t5"}}, {});
   }),
-      "");
+      "no error");
 }
 
 TEST(LoraModel, FoldersOfAdaptersMayHaveNames) {
   using Folders = std::vector<AdapterFolder>;
   EXPECT_EQ(parse_adapters({"a/b"}), (Folders{{"", "a/b"}}));
   EXPECT_EQ(parse_adapters({"fr=x", "d", "de-2=y=z"}), (Folders{{"fr", "x"}, {"", "d"}, {"de-2", "y=z"}}));
-  const auto refused = [](const std::vector<std::string>& words) { return problem([&] { parse_adapters(words); }); };
-  EXPECT_NE(refused({"a", "b"}).find("NAME=FOLDER"), std::string::npos);
-  EXPECT_NE(refused({"a=x", "a=y"}).find("two with the name a"), std::string::npos);
-  EXPECT_NE(refused({"a b=x"}).find("letters, digits"), std::string::npos);
-  EXPECT_NE(refused({"none=x"}).find("without adapters"), std::string::npos);
-  EXPECT_NE(refused({"a="}).find("names no folder"), std::string::npos);
+  const auto refused = [](const std::vector<std::string>& words) { return error_of([&] { parse_adapters(words); }); };
+  EXPECT_PRED2(has_text, refused({"a", "b"}), "NAME=FOLDER");
+  EXPECT_PRED2(has_text, refused({"a=x", "a=y"}), "two with the name a");
+  EXPECT_PRED2(has_text, refused({"a b=x"}), "letters, digits");
+  EXPECT_PRED2(has_text, refused({"none=x"}), "without adapters");
+  EXPECT_PRED2(has_text, refused({"a="}), "names no folder");
 
   const Folders two{{"", "d"}, {"fr", "x"}};
   EXPECT_EQ(find_adapter(two, "", ""), 0);
   EXPECT_EQ(find_adapter(two, "fr", ""), 1);
   EXPECT_EQ(find_adapter(two, "none", ""), -1);
   EXPECT_EQ(find_adapter({{"fr", "x"}}, "", ""), -1);
-  EXPECT_NE(problem([&] { find_adapter(two, "es", "line 3"); }).find("line 3: there are no adapters \"es\""),
-      std::string::npos);
-  EXPECT_NE(problem([] { find_adapter({}, "es", "line 3"); }).find("no adapters were given"), std::string::npos);
+  EXPECT_PRED2(has_text, error_of([&] { find_adapter(two, "es", "line 3"); }), "line 3: there are no adapters \"es\"");
+  EXPECT_PRED2(has_text, error_of([] { find_adapter({}, "es", "line 3"); }), "no adapters were given");
 }
 }  // namespace
 }  // namespace linnet

@@ -1,18 +1,17 @@
 // Residual networks against the same modules in PyTorch, in float64 (tests/golden/make_resnet.py), and their files.
 #include "models/families/torchvision.h"
 #include <gtest/gtest.h>
-#include <unistd.h>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
-#include "base/error.h"
 #include "base/files.h"
 #include "base/numbers.h"
 #include "engine/exec/interpreter.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/passes/passes.h"
+#include "error_of.h"
 #include "formats/safetensors.h"
 #include "models/modules/resnet.h"
+#include "temporary_folder.h"
 #include "training/trainer/step_graphs.h"
 
 namespace linnet {
@@ -38,11 +37,6 @@ std::vector<float> weight_of(const std::string& name, const Shape& shape) {
   return weight;
 }
 
-struct TemporaryFile {
-  ~TemporaryFile() { std::filesystem::remove(path); }
-  const std::string path = "/tmp/linnet_torchvision_" + std::to_string(::getpid()) + ".safetensors";
-};
-
 double norm(std::span<const double> x) {
   double sum = 0;
   for (const double v : x) sum += v * v;
@@ -60,7 +54,7 @@ class TorchvisionResNet : public ::testing::TestWithParam<Case> {
         layout_(model_), reference_("tests/golden/resnet.safetensors"),
         flat_(static_cast<size_t>(layout_.parameter_count())) {
     write_their_file();
-    load_torchvision(file_.path, layout_, flat_.data());
+    load_torchvision(file_, layout_, flat_.data());
   }
 
   // Shape of one of our parameters in the file.
@@ -78,7 +72,7 @@ class TorchvisionResNet : public ::testing::TestWithParam<Case> {
       tensors.push_back({slot.spec.name, {DType::kF32, shape}, weights.back().data()});
     }
     tensors.push_back({"bn1.num_batches_tracked", {DType::kI32, {}}, &batches});
-    save_safetensors(file_.path, tensors);
+    save_safetensors(file_, tensors);
   }
 
   std::vector<double> reference(const std::string& name) const {
@@ -161,7 +155,8 @@ class TorchvisionResNet : public ::testing::TestWithParam<Case> {
   ResNet model_;
   ParameterLayout layout_;
   SafetensorsFile reference_;
-  TemporaryFile file_;
+  const testing::TemporaryFolder folder_;
+  const std::string file_ = folder_ / "model.safetensors";
   std::vector<float> flat_;
 };
 
@@ -197,10 +192,10 @@ TEST_P(TorchvisionTraining, LogitsAndGradientsInFloat32) {
 }
 
 TEST_P(TorchvisionResNet, FilesGoBothWays) {
-  const std::string bytes = read_file(file_.path);
+  const std::string bytes = read_file(file_);
   const SafetensorsFile written_by_them(std::as_bytes(std::span(bytes)), "theirs");
-  save_torchvision(file_.path, layout_, flat_.data());
-  const SafetensorsFile written_by_us(file_.path);
+  save_torchvision(file_, layout_, flat_.data());
+  const SafetensorsFile written_by_us(file_);
   for (const SafetensorsEntry& entry : written_by_us.entries()) {
     const SafetensorsEntry& original = written_by_them.at(entry.name);
     ASSERT_EQ(entry.type, original.type) << entry.name;
@@ -219,19 +214,20 @@ INSTANTIATE_TEST_SUITE_P(Depths, TorchvisionTraining, ::testing::Values(Case{20,
 // A file says which network it is; a model for other classes keeps its own last layer, one for grey images sums the
 // first filters over the colors.
 TEST(Torchvision, AFileIsTakenForOtherClassesAndGreyImages) {
-  const TemporaryFile file;
+  const testing::TemporaryFolder folder;
+  const std::string file = folder / "model.safetensors";
   const ResNet theirs(ResNetConfig{.depth = 18, .images = {32, 32, 3, 5}}),
       ours(ResNetConfig{.depth = 18, .images = {32, 32, 1, 2}});
   const ParameterLayout saved(theirs), read(ours);
   std::vector<float> weights(static_cast<size_t>(saved.parameter_count()), 0.5f),
       loaded(static_cast<size_t>(read.parameter_count()));
-  save_torchvision(file.path, saved, weights.data());
-  const TorchvisionNetwork network = describe_torchvision(file.path);
+  save_torchvision(file, saved, weights.data());
+  const TorchvisionNetwork network = describe_torchvision(file);
   EXPECT_EQ(network.depth, 18);
   EXPECT_EQ(network.channels, 3);
   EXPECT_EQ(network.classes, 5);
   EXPECT_EQ(network.mean, (std::vector<double>{0.485, 0.456, 0.406}));
-  load_torchvision(file.path, read, loaded.data(), true);
+  load_torchvision(file, read, loaded.data(), true);
   for (const ParameterSlot& slot : read.parameters()) {
     const float first = loaded[static_cast<size_t>(slot.offset)];
     if (slot.spec.name.starts_with("fc.")) EXPECT_NE(first, 0.5f) << slot.spec.name;
@@ -247,23 +243,18 @@ TEST(Torchvision, AFileIsTakenForOtherClassesAndGreyImages) {
 }
 
 TEST(Torchvision, FilesThatDoNotFitAreRefused) {
-  const TemporaryFile file;
+  const testing::TemporaryFolder folder;
+  const std::string file = folder / "model.safetensors";
   const ResNet deep(ResNetConfig{.depth = 26}), shallow(ResNetConfig{.depth = 20});
   const ParameterLayout large(deep), small(shallow);
   const std::vector<float> weights(static_cast<size_t>(large.parameter_count()));
   std::vector<float> loaded = weights;
   const auto message = [&](const ParameterLayout& saved, const ParameterLayout& read) {
-    save_torchvision(file.path, saved, weights.data());
-    try {
-      load_torchvision(file.path, read, loaded.data());
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kUser);
-      return std::string(error.what());
-    }
-    return std::string("no error");
+    save_torchvision(file, saved, weights.data());
+    return error_of([&] { load_torchvision(file, read, loaded.data()); });
   };
-  EXPECT_NE(message(large, small).find("the model has no tensor \"layer1.3."), std::string::npos);
-  EXPECT_NE(message(small, large).find("layer1.3."), std::string::npos);
+  EXPECT_PRED2(has_text, message(large, small), "the model has no tensor \"layer1.3.");
+  EXPECT_PRED2(has_text, message(small, large), "layer1.3.");
 }
 }  // namespace
 }  // namespace linnet

@@ -1,6 +1,6 @@
 #include "models/nn/parameter_layout.h"
 #include <gtest/gtest.h>
-#include "base/error.h"
+#include "error_of.h"
 #include "models/nn/layers.h"
 
 namespace linnet {
@@ -47,13 +47,7 @@ TEST(ParameterGroups, TrainedRangesComeFirstAndTheFirstMatchWins) {
 TEST(ParameterGroups, APatternWithoutAParameterAndAFrozenModelAreUserErrors) {
   const Net net;
   const auto refused = [&](std::vector<ParameterGroup> groups, const std::string& text) {
-    try {
-      const ParameterLayout layout(net, groups);
-      FAIL() << text;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kUser);
-      EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
-    }
+    EXPECT_PRED2(has_text, error_of([&] { ParameterLayout(net, groups); }), text);
   };
   refused({{.patterns = {"haed.*"}, .frozen = true}}, "haed.*");
   refused({{.patterns = {"head.*, body.*"}}}, "\"head.*, body.*\" (several patterns are a list: [\"a\", \"b\"])");

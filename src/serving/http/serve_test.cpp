@@ -1,19 +1,19 @@
 // Keys, figures for Prometheus and the form of errors, without sockets.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
-#include <cstdio>
 #include "base/error.h"
 #include "base/files.h"
 #include "parsed_json.h"
 #include "serving/http/api.h"
 #include "serving/http/http.h"
 #include "serving/http/service.h"
+#include "temporary_folder.h"
 
 namespace linnet {
 namespace {
 TEST(ApiKeys, TakeABearerOfAnyKeyOfTheFile) {
-  const std::string path = ::testing::TempDir() + "linnet_keys_" + std::to_string(::getpid());
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "keys";
   const auto keys_of = [&](const std::string& text) {
     write_file_atomically(path, text);
     ::chmod(path.c_str(), 0600);
@@ -28,7 +28,6 @@ TEST(ApiKeys, TakeABearerOfAnyKeyOfTheFile) {
   EXPECT_EQ(key_of("BEARER   second"), key_of("Bearer second"));  // one client, however it spells the header
   EXPECT_THROW(keys_of("# nothing\n\n"), Error);
   EXPECT_FALSE(ApiKeys().needed());
-  std::remove(path.c_str());
   EXPECT_TRUE(equal_in_constant_time("", ""));
   EXPECT_FALSE(equal_in_constant_time("a", ""));
   EXPECT_FALSE(equal_in_constant_time("", "a"));

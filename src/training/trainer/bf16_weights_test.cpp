@@ -1,11 +1,11 @@
 // Weights that are trained and stored in bf16: updates in fp32, rounded stochastically.
 #include <gtest/gtest.h>
 #include <cmath>
-#include <filesystem>
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "models/nn/layers.h"
+#include "temporary_folder.h"
 #include "training/trainer/checkpoint.h"
 #include "training/trainer/learner.h"
 
@@ -124,9 +124,8 @@ TEST(Bf16Weights, EveryOptimizerTrainsThemAndAStepThatIsNotFiniteChangesNothing)
 }
 
 TEST(Bf16Weights, AreTheSameBitsForAnyNumberOfThreadsAndAfterACheckpoint) {
-  const std::string folder = (std::filesystem::temp_directory_path() / "linnet_bf16_weights_test").string();
-  std::filesystem::create_directories(folder);
-  const std::string state = folder + "/state", model = folder + "/model";
+  const testing::TemporaryFolder folder;
+  const std::string state = folder / "state", model = folder / "model";
   for (const Kind kind : {Kind::kAdam, Kind::kAdam8bit, Kind::kMuon}) {
     TrainerOptions options{.optimizer = optimizer(kind), .seed = 3};
     Training one(kStored, options);
@@ -155,7 +154,6 @@ TEST(Bf16Weights, AreTheSameBitsForAnyNumberOfThreadsAndAfterACheckpoint) {
         [&](const ParameterTarget& target) { load_model(model, to->trainer().state().layout(), target); });
   EXPECT_EQ(again.values(), training.values());
   EXPECT_NEAR(plain.learner.evaluate(), training.learner.evaluate(), 1e-5);
-  std::filesystem::remove_all(folder);
 }
 
 TEST(Bf16Weights, RefuseWhatTheyDoNotHave) {

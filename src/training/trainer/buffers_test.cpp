@@ -1,11 +1,11 @@
 // Buffers: state that training graphs update, through batch normalization's running statistics.
 #include <gtest/gtest.h>
 #include <cmath>
-#include <filesystem>
 #include "base/error.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
 #include "models/nn/layers.h"
+#include "temporary_folder.h"
 #include "training/trainer/checkpoint.h"
 #include "training/trainer/learner.h"
 
@@ -102,29 +102,27 @@ TEST(Buffers, EachMicroBatchUpdates) {
 }
 
 TEST(Buffers, AreSavedWithTheModelAndResumedWithTheRun) {
-  const std::string folder = ::testing::TempDir() + "linnet-buffers";
-  std::filesystem::create_directories(folder);
+  const testing::TemporaryFolder folder;
+  const std::string state = folder / "state", model = folder / "model";
   const TrainerOptions options{.optimizer = {.ema_decay = 0.9}};
   Training first(options), whole(options);
   for (int step = 0; step < 4; ++step) whole.learner.step(0.01);
   for (int step = 0; step < 2; ++step) first.learner.step(0.01);
   const Trainer& trainer = first.learner.trainer();
   const TrainingState& trained = trainer.state();
-  save_model(folder + "/model", trained.layout(), trained.values(trained.evaluated()), {});
-  save_training_state(folder + "/state", trainer, {.step = 2}, {});
+  save_model(model, trained.layout(), trained.values(trained.evaluated()), {});
+  save_training_state(state, trainer, {.step = 2}, {});
 
   Training resumed(options);
-  load_training_state(folder + "/state", resumed.learner.trainer());
+  load_training_state(state, resumed.learner.trainer());
   for (int64_t step = 3; step <= 4; ++step) resumed.learner.trainer().step(0, 0.01, step);
   for (const char* name : {"norm.running_mean", "norm.running_var", "norm.weight", "head.weight"})
     EXPECT_EQ(resumed.values(name), whole.values(name)) << name;
 
   Training loaded;
-  load_model(folder + "/model", loaded.learner.trainer().state().layout(),
-      loaded.learner.trainer().state().flat("parameters"));
+  load_model(model, loaded.learner.trainer().state().layout(), loaded.learner.trainer().state().flat("parameters"));
   EXPECT_EQ(loaded.values("norm.running_var"), first.values("norm.running_var"));
   EXPECT_DOUBLE_EQ(loaded.learner.evaluate(), first.learner.evaluate());
-  std::filesystem::remove_all(folder);
 }
 
 // Rounded to bf16 in each step, they would stop where a step moves them by less than half of bf16's distance.

@@ -1,11 +1,11 @@
 // Parameters in groups: frozen ones and those with a learning rate of their own, through whole training steps.
 #include <gtest/gtest.h>
 #include <cmath>
-#include <filesystem>
 #include "engine/ir/op.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
 #include "models/nn/layers.h"
+#include "temporary_folder.h"
 #include "training/trainer/checkpoint.h"
 #include "training/trainer/learner.h"
 
@@ -121,9 +121,8 @@ TEST(ParameterGroups, TheNormThatClipsIsThatOfAllGradients) {
 // Frozen weights in another storage train the rest as the same weights in fp32, rounded beforehand, would; checkpoints
 // bring every bit back; saved models hold the rounded values.
 TEST(ParameterGroups, AStorageOfTheirOwnOnlyRoundsFrozenWeights) {
-  const std::string folder = (std::filesystem::temp_directory_path() / "linnet_storage_test").string();
-  std::filesystem::create_directories(folder);
-  const std::string state = folder + "/state", model = folder + "/model";
+  const testing::TemporaryFolder folder;
+  const std::string state = folder / "state", model = folder / "model";
   for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kInt8Blocks, WeightFormat::kInt4Blocks}) {
     // The second layer's input needs a gradient, so its weight is read forward and backward.
     const Groups packed{{.patterns = {"second.*"}, .frozen = true, .storage = format}},
@@ -162,17 +161,15 @@ TEST(ParameterGroups, AStorageOfTheirOwnOnlyRoundsFrozenWeights) {
     EXPECT_EQ(loaded.values("second.weight"), rounded);
     EXPECT_EQ(resumed.learner.evaluate(), training.learner.evaluate());
   }
-  std::filesystem::remove_all(folder);
 }
 
 TEST(ParameterGroups, ACheckpointHoldsFrozenParametersAndResumes) {
-  const std::string folder = (std::filesystem::temp_directory_path() / "linnet_groups_test").string();
-  std::filesystem::create_directories(folder);
+  const testing::TemporaryFolder folder;
   const Groups groups{{.patterns = {"first.*"}, .frozen = true}, {.patterns = {"head.*"}, .rate_factor = 0.1}};
   const TrainerOptions options{.optimizer = {.ema_decay = 0.9}};
   Training training(groups, options);
   for (int step = 0; step < 5; ++step) training.learner.step(0.01);
-  const std::string state = folder + "/state", model = folder + "/model";
+  const std::string state = folder / "state", model = folder / "model";
   save_training_state(state, training.learner.trainer(), {.step = 5}, {});
   const TrainingState& trained = training.learner.trainer().state();
   save_model(model, trained.layout(), trained.values(trained.evaluated()), {});
@@ -187,7 +184,6 @@ TEST(ParameterGroups, ACheckpointHoldsFrozenParametersAndResumes) {
   Training loaded({});  // a layout without groups reads the same names
   load_model(model, loaded.learner.trainer().state().layout(), loaded.learner.trainer().state().flat("parameters"));
   EXPECT_EQ(loaded.values("first.weight"), training.values("first.weight"));
-  std::filesystem::remove_all(folder);
 }
 }  // namespace
 }  // namespace linnet

@@ -1,12 +1,12 @@
 // Training with PassOptions::int8: products of linear layers and of their inputs' gradients in int8.
 #include <gtest/gtest.h>
 #include <cmath>
-#include <filesystem>
 #include <random>
 #include "engine/kernels/gemm/gemm.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "models/nn/layers.h"
+#include "temporary_folder.h"
 #include "training/trainer/checkpoint.h"
 #include "training/trainer/learner.h"
 
@@ -81,8 +81,8 @@ TEST(Int8Training, MultipliesInInt8AndLearnsAsInFp32) {
 }
 
 TEST(Int8Training, HasTheSameBitsOnAnyNumberOfThreadsAndAfterAResume) {
-  const std::string folder = ::testing::TempDir() + "/int8_training", state = folder + "/state.safetensors";
-  std::filesystem::create_directories(folder);
+  const testing::TemporaryFolder folder;
+  const std::string state = folder / "state.safetensors";
   for (const int64_t micro_batches : {1, 2}) {
     const auto options = [&](int threads) {
       TrainerOptions made = options_with(true, threads);
@@ -98,7 +98,6 @@ TEST(Int8Training, HasTheSameBitsOnAnyNumberOfThreadsAndAfterAResume) {
     for (int64_t step = 5; step <= 8; ++step) EXPECT_EQ(one.step(step), resumed.step(step));
     EXPECT_EQ(one.values(), resumed.values());
   }
-  std::filesystem::remove_all(folder);
 }
 
 // As adapters are trained: the gradient of a frozen layer's input is a product with the numbers of its packed weight.

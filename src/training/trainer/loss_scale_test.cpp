@@ -2,10 +2,10 @@
 // overflows.
 #include <gtest/gtest.h>
 #include <cmath>
-#include <filesystem>
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
 #include "models/nn/layers.h"
+#include "temporary_folder.h"
 #include "training/trainer/checkpoint.h"
 #include "training/trainer/learner.h"
 #include "training/trainer/step_graphs.h"
@@ -127,7 +127,8 @@ TEST(LossScale, TrainsAsFp32Does) {
 }
 
 TEST(LossScale, ACheckpointKeepsScaleAndCountersAndResumesWithTheSameBits) {
-  const std::string path = (std::filesystem::temp_directory_path() / "linnet_loss_scale_test").string();
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "state";
   const LossScaleOptions scale{.initial = 1 << 20, .growth_steps = 3};
   Training one(scale);
   for (int64_t step = 1; step <= 11; ++step) one.step(step);
@@ -143,7 +144,6 @@ TEST(LossScale, ACheckpointKeepsScaleAndCountersAndResumesWithTheSameBits) {
     EXPECT_EQ(a.skipped, b.skipped);
   }
   EXPECT_EQ(one.states(), resumed.states());
-  std::filesystem::remove(path);
 }
 
 // What overflows in the forward pass does so at every scale: the run is told of it, by name.

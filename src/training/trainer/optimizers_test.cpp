@@ -1,13 +1,13 @@
 // Optimizers that keep or compute something else than a number for each parameter: through whole training steps.
 #include <gtest/gtest.h>
 #include <cmath>
-#include <filesystem>
 #include <limits>
 #include "engine/exec/interpreter.h"
 #include "engine/ir/op.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/ops/reduce/reduce.h"
 #include "models/nn/layers.h"
+#include "temporary_folder.h"
 #include "training/trainer/checkpoint.h"
 #include "training/trainer/learner.h"
 #include "training/trainer/range_update.h"
@@ -97,7 +97,8 @@ TEST(Optimizers, EachLearnsABatchByHeart) {
 }
 
 TEST(Optimizers, EachGivesTheSameBitsForAnyNumberOfThreadsAndResumesFromACheckpoint) {
-  const std::string path = (std::filesystem::temp_directory_path() / "linnet_optimizers_test").string();
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "state";
   for (const OptimizerAttrs& attrs : optimizers())
     for (const int64_t micros : {1, 2}) {
       SCOPED_TRACE(name_of(attrs));
@@ -112,7 +113,6 @@ TEST(Optimizers, EachGivesTheSameBitsForAnyNumberOfThreadsAndResumesFromACheckpo
       for (int64_t step = 6; step <= 8; ++step) EXPECT_EQ(one.step(0.01, step).loss, resumed.step(0.01, step).loss);
       EXPECT_EQ(one.states(), resumed.states());
     }
-  std::filesystem::remove(path);
 }
 
 TEST(Optimizers, AStepThatIsNotFiniteChangesNothing) {

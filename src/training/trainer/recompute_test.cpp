@@ -1,7 +1,7 @@
 // Recomputation on whole steps: less memory, the same bits.
 #include <gtest/gtest.h>
 #include <functional>
-#include "base/error.h"
+#include "error_of.h"
 #include "models/modules/encoder_decoder.h"
 #include "models/modules/t5.h"
 #include "models/modules/text_decoder.h"
@@ -217,13 +217,8 @@ TEST(FitMemory, KeepsEachLimitOfLlamaStoredInBf16WithTheSameBits) {
 
 TEST(FitMemory, NamesTheLeastThatWorks) {
   TrainerOptions options{.memory = 1 << 20};
-  std::string message;
-  try {
-    train(options);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUser);
-    message = error.what();
-  }
+  const std::string message = error_of([&] { train(options); });
+  ASSERT_NE(message, "no error");
   const size_t number = message.rfind(' ');
   ASSERT_NE(number, message.npos) << message;
   options.memory = std::stoull(message.substr(number));

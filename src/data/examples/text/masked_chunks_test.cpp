@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 #include "base/error.h"
+#include "batch_testing.h"
 #include "data/examples/text/token_chunks.h"
 
 namespace linnet {
@@ -15,14 +16,10 @@ struct Buffers {
         targets(positions.size()) {}
   // Copies what a source made.
   const Batch& take(const Batch& batch) {
-    const auto copy = [&](const char* name, std::vector<int32_t>& to) {
-      const auto ids = batch.ids(name);
-      to.assign(ids.begin(), ids.end());
-    };
-    copy("tokens", tokens);
-    copy("lengths", lengths);
-    copy("positions", positions);
-    copy("targets", targets);
+    tokens = testing::copy_ids(batch, "tokens");
+    lengths = testing::copy_ids(batch, "lengths");
+    positions = testing::copy_ids(batch, "positions");
+    targets = testing::copy_ids(batch, "targets");
     return batch;
   }
   bool operator==(const Buffers&) const = default;

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 #include <memory>
-#include "base/error.h"
 #include "data/examples/text/parallel_text.h"
+#include "error_of.h"
 
 namespace linnet {
 namespace {
@@ -86,14 +86,8 @@ TEST_F(PairDatasetTest, EvaluationKeepsEveryLineAndCutsLongOnes) {
 }
 
 TEST_F(PairDatasetTest, NothingLeftIsAUserError) {
-  try {
-    dataset({{"", "a man a plan"}, {"ein", "ein"}}, 4, true);
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUser);
-    EXPECT_STREQ(
-        error.what(), "no sentence pair is left of 2: 1 have an empty side, 1 have more than max_seq_len = 4 tokens");
-  }
+  const std::string message = error_of([&] { dataset({{"", "a man a plan"}, {"ein", "ein"}}, 4, true); });
+  EXPECT_EQ(message, "no sentence pair is left of 2: 1 have an empty side, 1 have more than max_seq_len = 4 tokens");
 }
 
 TEST_F(PairDatasetTest, MemoryIsFourBytesATokenAndSixteenAPair) {

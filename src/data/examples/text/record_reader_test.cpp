@@ -1,6 +1,6 @@
 #include "data/examples/text/record_reader.h"
 #include <gtest/gtest.h>
-#include "base/error.h"
+#include "error_of.h"
 #include "temporary_folder.h"
 
 namespace linnet {
@@ -17,14 +17,8 @@ class Records : public ::testing::Test {
     for (Json record; reader.next(record);) found.push_back(record.dump());
     return found;
   }
-  std::string error_of(const std::string& name, const std::string& text) {
-    try {
-      read(name, text);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kUser);
-      return error.what();
-    }
-    return "";
+  std::string problem(const std::string& name, const std::string& text) {
+    return error_of([&] { read(name, text); });
   }
   testing::TemporaryFolder folder_;
 };
@@ -51,10 +45,8 @@ TEST_F(Records, SemicolonsWhereTheHeadingHasNoComma) {
 }
 
 TEST_F(Records, TwoColumnsOfOneNameAreAnError) {
-  EXPECT_NE(error_of("a.csv", "text,label, text\na,b,c\n").find("a.csv:1: the heading names \"text\" twice"),
-      std::string::npos);
-  EXPECT_NE(error_of("b.tsv", "label\tid\tlabel\na\tb\tc\n").find("b.tsv:1: the heading names \"label\" twice"),
-      std::string::npos);
+  EXPECT_PRED2(has_text, problem("a.csv", "text,label, text\na,b,c\n"), "a.csv:1: the heading names \"text\" twice");
+  EXPECT_PRED2(has_text, problem("b.tsv", "label\tid\tlabel\na\tb\tc\n"), "b.tsv:1: the heading names \"label\" twice");
   EXPECT_EQ(read("c.csv", "text,,\na,,\n"), (Texts{R"({"text":"a","":""})"}));  // empty columns of a spreadsheet
 }
 
@@ -70,20 +62,18 @@ TEST_F(Records, AJsonFileIsAListOrOneObjectOrLines) {
   EXPECT_EQ(read("c.json", "{\"a\": 1}\n{\"a\": 2}\n"), two);
   EXPECT_EQ(read("d.json", "{\n\"a\": 1\n}\n"), Texts{two[0]});
   EXPECT_EQ(read("e.json", "[]\n"), Texts{});
-  EXPECT_NE(error_of("f.json", R"([{"a": 1}, 2])").find("f.json: entry 2 is no JSON object"), std::string::npos);
-  EXPECT_NE(error_of("g.json", "[\n{},\n").find("g.json' is not JSON"), std::string::npos);
+  EXPECT_PRED2(has_text, problem("f.json", R"([{"a": 1}, 2])"), "f.json: entry 2 is no JSON object");
+  EXPECT_PRED2(has_text, problem("g.json", "[\n{},\n"), "g.json' is not JSON");
 }
 
 TEST_F(Records, WhatIsNoRecordIsAnErrorThatNamesTheLine) {
-  EXPECT_NE(error_of("a.csv", "a,b\n\"c,d\n").find("a.csv:2: a quote is not closed"), std::string::npos);
-  EXPECT_NE(error_of("b.csv", "a,\"b\"c\n").find("b.csv:1: text behind a closing quote"), std::string::npos);
-  EXPECT_NE(error_of("c.tsv", "text\tlabel\na\n").find("c.tsv:2: 1 field, where the heading has 2"), std::string::npos);
-  EXPECT_NE(
-      error_of("d.tsv", "a\tb\na\tb\tc\n").find("d.tsv:2: 3 fields, where the first line has 2"), std::string::npos);
-  EXPECT_NE(error_of("e.jsonl", "{}\n[1]\n").find("e.jsonl:2: the line is no JSON object"), std::string::npos);
-  EXPECT_NE(error_of("f.jsonl", "{\"a\"\n").find("f.jsonl:1: the line is not JSON"), std::string::npos);
-  EXPECT_NE(error_of("g.jsonl", "{\"a\":1,\"b\":2,\"a\":3}\n").find("g.jsonl:1: the line names \"a\" twice"),
-      std::string::npos);
+  EXPECT_PRED2(has_text, problem("a.csv", "a,b\n\"c,d\n"), "a.csv:2: a quote is not closed");
+  EXPECT_PRED2(has_text, problem("b.csv", "a,\"b\"c\n"), "b.csv:1: text behind a closing quote");
+  EXPECT_PRED2(has_text, problem("c.tsv", "text\tlabel\na\n"), "c.tsv:2: 1 field, where the heading has 2");
+  EXPECT_PRED2(has_text, problem("d.tsv", "a\tb\na\tb\tc\n"), "d.tsv:2: 3 fields, where the first line has 2");
+  EXPECT_PRED2(has_text, problem("e.jsonl", "{}\n[1]\n"), "e.jsonl:2: the line is no JSON object");
+  EXPECT_PRED2(has_text, problem("f.jsonl", "{\"a\"\n"), "f.jsonl:1: the line is not JSON");
+  EXPECT_PRED2(has_text, problem("g.jsonl", "{\"a\":1,\"b\":2,\"a\":3}\n"), "g.jsonl:1: the line names \"a\" twice");
 }
 }  // namespace
 }  // namespace linnet

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <set>
 #include "base/error.h"
+#include "batch_testing.h"
 
 namespace linnet {
 namespace {
@@ -18,13 +19,9 @@ struct Rows {
   std::vector<int32_t> tokens = std::vector<int32_t>(4 * 20), lengths = std::vector<int32_t>(4), labels = lengths;
   // Copies what a source made.
   const Batch& take(const Batch& batch) {
-    const auto copy = [&](const char* name, std::vector<int32_t>& to) {
-      const auto ids = batch.ids(name);
-      to.assign(ids.begin(), ids.end());
-    };
-    copy("tokens", tokens);
-    copy("lengths", lengths);
-    copy("labels", labels);
+    tokens = testing::copy_ids(batch, "tokens");
+    lengths = testing::copy_ids(batch, "lengths");
+    labels = testing::copy_ids(batch, "labels");
     return batch;
   }
 };
@@ -95,12 +92,8 @@ TEST(TextBatches, TokensHaveClassesAndTypes) {
   data.types = {{0, 0, 1}};
   TextBatches batches(data, 2, {4}, 1);
   const Batch& batch = batches.sorted_batch(0);
-  const auto ids = [&](const char* name) {
-    const auto found = batch.ids(name);
-    return std::vector<int32_t>(found.begin(), found.end());
-  };
-  EXPECT_EQ(ids("labels"), (std::vector<int32_t>{-1, 2, 0, -1, -1, -1, -1, -1}));
-  EXPECT_EQ(ids("types"), (std::vector<int32_t>{0, 0, 1, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(testing::copy_ids(batch, "labels"), (std::vector<int32_t>{-1, 2, 0, -1, -1, -1, -1, -1}));
+  EXPECT_EQ(testing::copy_ids(batch, "types"), (std::vector<int32_t>{0, 0, 1, 0, 0, 0, 0, 0}));
 }
 }  // namespace
 }  // namespace linnet

@@ -1,12 +1,11 @@
 #include "data/examples/text/token_chunks.h"
 #include <gtest/gtest.h>
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <numeric>
 #include <set>
-#include "base/error.h"
+#include "batch_testing.h"
 #include "error_of.h"
+#include "temporary_folder.h"
 
 namespace linnet {
 namespace {
@@ -19,13 +18,10 @@ std::vector<int32_t> counting(int64_t count) {
 struct Rows {
   // Copies what a source made.
   const Batch& take(const Batch& batch) {
-    const auto copy = [&](const char* name, std::vector<int32_t>& to) {
-      const auto ids = batch.ids(name);
-      to.assign(ids.begin(), ids.end());
-    };
-    copy("tokens", tokens);
-    copy("targets", targets);
-    if (batch.arrays.size() > 2) copy("positions", positions), copy("starts", starts);
+    tokens = testing::copy_ids(batch, "tokens");
+    targets = testing::copy_ids(batch, "targets");
+    if (batch.arrays.size() > 2)
+      positions = testing::copy_ids(batch, "positions"), starts = testing::copy_ids(batch, "starts");
     return batch;
   }
   void score(const TokenStream& stream, const ChunkOptions& options, int64_t index, bool packed) {
@@ -35,12 +31,6 @@ struct Rows {
   }
   std::vector<int32_t> tokens, targets, positions, starts;
 };
-
-std::string path_of(const char* name) { return ::testing::TempDir() + "token_chunks_" + name; }
-
-void write(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-}
 
 TEST(ShuffledIndex, IsABijectionAndAnotherOneForAnotherKey) {
   for (int64_t count : {1, 2, 3, 7, 64, 1000}) {
@@ -93,7 +83,7 @@ TEST(TrainingChunks, GoOnFromAnyBatch) {
   resumed.seek(location.epoch, location.index);
   b.take(resumed.next());
   EXPECT_EQ(a.tokens, b.tokens);
-  EXPECT_NE(error_of([&] { resumed.seek(0, 1000); }).find("does not exist"), std::string::npos);
+  EXPECT_PRED2(has_text, error_of([&] { resumed.seek(0, 1000); }), "does not exist");
 }
 
 TEST(TrainingChunks, AShortTextFillsTheRowsThereAre) {
@@ -105,7 +95,7 @@ TEST(TrainingChunks, AShortTextFillsTheRowsThereAre) {
   EXPECT_EQ(rows.targets[9], 10);
   for (size_t at = 10; at < 30; ++at) EXPECT_EQ(rows.targets[at], -1);
   const TokenStream shorter(counting(10), 11);
-  EXPECT_NE(error_of([&] { TrainingChunks(shorter, options, 1); }).find("one chunk takes 11"), std::string::npos);
+  EXPECT_PRED2(has_text, error_of([&] { TrainingChunks(shorter, options, 1); }), "one chunk takes 11");
 }
 
 TEST(ScoringChunks, ScoreEveryTokenButTheFirstOnce) {
@@ -154,28 +144,28 @@ TEST(TokenStream, AMappedFileIsTheSameAsMemory) {
     for (int shift = 0; shift < 16; shift += 8) two += static_cast<char>(token >> shift & 255);
     for (int shift = 0; shift < 32; shift += 8) four += static_cast<char>(token >> shift & 255);
   }
-  write(path_of("2.bin"), two);
-  write(path_of("4.bin"), four);
+  const testing::TemporaryFolder folder;
+  const std::string two_path = folder.write("2.bin", two), four_path = folder.write("4.bin", four);
   for (const TokenStream& stream : {TokenStream(tokens, 65536), TokenStream(tokens, 70000),
-           TokenStream(path_of("2.bin"), 2, 65536), TokenStream(path_of("4.bin"), 4, 65536)}) {
+           TokenStream(two_path, 2, 65536), TokenStream(four_path, 4, 65536)}) {
     ASSERT_EQ(stream.size(), 5);
     std::vector<int32_t> out(3);
     stream.part(1, 4).read(1, 3, out.data());
     EXPECT_EQ(out, (std::vector<int32_t>{65535, 300, 7}));
     stream.drop_pages();
   }
-  const TokenStream small(path_of("2.bin"), 2, 400);
+  const TokenStream small(two_path, 2, 400);
   std::vector<int32_t> out(5);
-  EXPECT_NE(error_of([&] { small.part(1, 4).read(0, 4, out.data()); }).find("token 2 is 65535"), std::string::npos);
-  EXPECT_NE(error_of([&] { TokenStream(path_of("2.bin"), 4, 400); }).find("no whole number"), std::string::npos);
+  EXPECT_PRED2(has_text, error_of([&] { small.part(1, 4).read(0, 4, out.data()); }), "token 2 is 65535");
+  EXPECT_PRED2(has_text, error_of([&] { TokenStream(two_path, 4, 400); }), "no whole number");
 }
 
 TEST(TextDocuments, PlainTextKeepsItsEndAndJsonLinesNameTheirLine) {
+  const testing::TemporaryFolder folder;
   std::vector<std::string> texts;
   const auto read = [&](const char* name, const std::string& bytes) {
     texts.clear();
-    write(path_of(name), bytes);
-    read_documents(path_of(name), "text", [&](std::string text) { texts.push_back(std::move(text)); });
+    read_documents(folder.write(name, bytes), "text", [&](std::string text) { texts.push_back(std::move(text)); });
   };
   read("a.txt", "one\r\ntwo\n\nthree");
   EXPECT_EQ(texts, std::vector<std::string>{"one\ntwo\n\nthree"});
@@ -183,28 +173,25 @@ TEST(TextDocuments, PlainTextKeepsItsEndAndJsonLinesNameTheirLine) {
   EXPECT_EQ(texts, std::vector<std::string>{"one\n"});
   read("c.jsonl", "{\"text\": \"a\\nb\"}\r\n\n{\"id\": 1, \"text\": \"\"}\n");
   EXPECT_EQ(texts, (std::vector<std::string>{"a\nb", ""}));
-  EXPECT_NE(error_of([&] {
-    read("d.jsonl", "{\"text\": \"a\"}\n{\"txt\": 1}\n");
-  }).find(":2: no string \"text\"; --text-column names"),
-      std::string::npos);
-  EXPECT_NE(error_of([&] { read("g.jsonl", "{\"messages\": []}\n"); }).find("chats need a run"), std::string::npos);
+  EXPECT_PRED2(has_text, error_of([&] { read("d.jsonl", "{\"text\": \"a\"}\n{\"txt\": 1}\n"); }),
+      ":2: no string \"text\"; --text-column names");
+  EXPECT_PRED2(has_text, error_of([&] { read("g.jsonl", "{\"messages\": []}\n"); }), "chats need a run");
   read("f.csv", "id,text\n1,\"a, b\"\n2,c\n");
   EXPECT_EQ(texts, (std::vector<std::string>{"a, b", "c"}));
-  EXPECT_NE(error_of([&] { read("e.jsonl", "[1]\n"); }).find(":1: the line is no JSON object"), std::string::npos);
+  EXPECT_PRED2(has_text, error_of([&] { read("e.jsonl", "[1]\n"); }), ":1: the line is no JSON object");
 }
 
 TEST(TextDocuments, AFolderHasThoseOfItsFilesByName) {
-  const std::string folder = path_of("texts");
-  std::filesystem::remove_all(folder);  // of an earlier run
-  std::filesystem::create_directories(folder + "/below");
-  EXPECT_NE(error_of([&] { read_documents(folder, "text", [](const std::string&) {}); }).find("folder without texts"),
-      std::string::npos);
-  write(folder + "/b.txt", "two\n"), write(folder + "/picture.png", "\x89PNG"), write(folder + "/.hidden.txt", "none");
-  write(folder + "/a.md", "one"), write(folder + "/below/c.jsonl", "{\"text\": \"three\"}\n{\"text\": \"four\"}\n");
+  const testing::TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "below");
+  EXPECT_PRED2(has_text, error_of([&] { read_documents(folder.path(), "text", [](const std::string&) {}); }),
+      "folder without texts");
+  folder.write("b.txt", "two\n"), folder.write("picture.png", "\x89PNG"), folder.write(".hidden.txt", "none");
+  folder.write("a.md", "one"), folder.write("below/c.jsonl", "{\"text\": \"three\"}\n{\"text\": \"four\"}\n");
   std::vector<std::string> texts;
-  read_documents(folder, "text", [&](std::string text) { texts.push_back(std::move(text)); });
+  read_documents(folder.path(), "text", [&](std::string text) { texts.push_back(std::move(text)); });
   EXPECT_EQ(texts, (std::vector<std::string>{"one", "two\n", "three", "four"}));
-  EXPECT_TRUE(has_documents(folder));
+  EXPECT_TRUE(has_documents(folder.path()));
 }
 }  // namespace
 }  // namespace linnet

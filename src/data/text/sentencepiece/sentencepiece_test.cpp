@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <thread>
-#include "base/error.h"
 #include "base/files.h"
 #include "data/text/trained_tokenizers.h"
 #include "error_of.h"
