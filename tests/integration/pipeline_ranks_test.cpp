@@ -98,6 +98,23 @@ TEST_F(PipelineRanks, InterleaveTheirStages) {
   expect_close_losses("two", "one");
 }
 
+// Rows of several documents: each micro-batch has its own positions and beginnings, which both of its passes read.
+TEST_F(PipelineRanks, TrainOnDocuments) {
+  std::string documents, text = words_in_order();
+  for (size_t at = 0, size = 20; at < text.size(); at += size, size = 20 + at % 90) {
+    std::string part = text.substr(at, size);
+    std::ranges::replace(part, '\n', ' ');
+    documents += "{\"text\": \"" + part + "\"}\n";
+  }
+  text_ = folder_.write("documents.jsonl", documents);
+  expect_trained(with_ranks(staged("one"), 1));
+  for (const std::string parallel : {"pipeline=2", "pipeline=2,interleave=2"}) {
+    SCOPED_TRACE(parallel);
+    expect_trained(with_ranks(staged(parallel, {"--parallel", parallel}), 2));
+    expect_close_losses(parallel, "one");
+  }
+}
+
 // Micro-batches of one step have several shapes.
 TEST_F(PipelineRanks, TrainATranslationModel) {
   const auto train = [&](const char* run, int ranks, const Arguments& more) {

@@ -28,16 +28,12 @@ std::shared_ptr<const ModelStages> cut_model(
     const Module& model, std::span<const ParameterGroup> groups, const LossFunction& loss, const PipelineRank& rank) {
   auto stages = std::make_shared<ModelStages>();
   stages->rank = rank;
-  std::set<std::string> known{"random"};
   for (const ParameterSpec& spec : model.parameters()) {
     if (spec.buffer) fail_user("pipeline parallel cannot train a model with batch normalization");
-    known.insert(spec.name);
     if (spec.trainable) stages->trained.insert(spec.name);
   }
   const WholeLoss whole(loss, DType::kF32, true);
   stages->cut = choose_cut(whole.graph, whole.results, stages->trained, rank.stages(), rank.splits_encoder);
-  for (const GraphInput& input : whole.graph.inputs())
-    if (!known.contains(input.name)) stages->batch.insert(input.name);
   // Parameters that no loss reads belong to the first stage.
   for (const std::string& name : stages->trained) {
     std::vector<int>& of = stages->of[name];

@@ -15,7 +15,6 @@ struct ModelStages {
   PipelineCut cut;
   std::set<std::string> trained;               // the names of the model's parameters, but for constants
   std::map<std::string, std::vector<int>> of;  // by parameter: the ranks that have it, in ascending order
-  std::set<std::string> batch;                 // the inputs of losses that come with each batch
   std::shared_ptr<const ParameterLayout> all;  // of the model without stages: what files hold, in their order
 
   // Which of this rank's stages have a parameter or a constant.

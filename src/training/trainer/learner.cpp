@@ -18,7 +18,7 @@ SingleShapeLearner::SingleShapeLearner(const Module& model, LossFunction loss, c
   const Graph graph =
       stages ? WholeLoss(whole, DType::kF32, false).graph.clone() : evaluate_graph(layout_, loss, state::kParameters);
   for (const GraphInput& input : graph.inputs()) {
-    if (store_.has(input.name) || (stages && !stages->batch.contains(input.name))) continue;
+    if (store_.has(input.name) || (stages && contains(model.parameters(), input.name, &ParameterSpec::name))) continue;
     const size_t bytes = graph.value(input.value).type.bytes();
     store_.declare(input.name, MemoryKind::kBatch, bytes);
     inputs_[input.name] = bytes;

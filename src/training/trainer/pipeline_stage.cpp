@@ -77,7 +77,7 @@ Graph PipelineStage::take_ends(const Graph& graph, const std::string& prefix, in
   for (size_t i = 0; take(ends.gradient_in, stage_gradient_input(i), false);) ++i;
   for (const GraphOutput& output : graph.outputs()) take(ends.shared, stage_shared_input(output.name), false);
   for (const GraphInput& input : graph.inputs())
-    if (uses_slots && stages_.batch.contains(input.name)) take(ends.batch, input.name, true);
+    if (uses_slots && is_of_batch(input.name)) take(ends.batch, input.name, true);
   const auto has_output = [&](const std::string& name) { return contains(graph.outputs(), name, &GraphOutput::name); };
   for (size_t i = 0; has_output(stage_output_name(i)); ++i) ends.out.push_back(stage_output_name(i));
   for (size_t i = 0; has_output(stage_gradient_output(i)); ++i) ends.gradient_out.push_back(stage_gradient_output(i));
@@ -144,11 +144,20 @@ void PipelineStage::plan_training(int index, int chunk, const Graph& traced, con
         in_slot(plans.slots[0].backward, regions[0], regions[i]), {}, {}});
 }
 
+// Whether each micro-batch has its own values, which both of its passes read.
+bool PipelineStage::is_of_batch(const std::string& input) const {
+  const auto found = store_.bindings().find(input);
+  if (found == store_.bindings().end()) return false;
+  const RegionId region = found->second.location.region;
+  const bool is_of_step = region == store_.bindings().at(state::kRandom).location.region;
+  return store_.regions()[region].kind == MemoryKind::kBatch && !is_of_step;
+}
+
 // Memory for the batches of a group of micro-batches (distributed/comm/pipeline_order.h).
 void PipelineStage::keep_batch(const Graph& graph) {
   if (!is_interleaved()) return;
   for (const GraphInput& input : graph.inputs())
-    if (stages_.batch.contains(input.name))
+    if (is_of_batch(input.name))
       batch_bytes_[input.name] = std::max(batch_bytes_[input.name], graph.value(input.value).type.bytes());
   waiting_bytes_ = 0;
   for (const auto& [name, bytes] : batch_bytes_) waiting_bytes_ += aligned(bytes);

@@ -90,6 +90,7 @@ class PipelineStage {
   // Runs the steps from next_ on whose micro-batches have begun.
   void run_begun(const std::vector<PipelineStep>& steps, SetRandom set_random, ThreadPool& pool);
   void run_pass(const PipelineStep& step, SetRandom set_random, ThreadPool& pool);
+  bool is_of_batch(const std::string& input) const;
   void keep_batch(const Graph& graph);
   void copy_batch(int64_t micro, bool to_store) const;
   void add_shared_gradients(ThreadPool& pool);
