@@ -103,7 +103,7 @@ std::string ending(const std::string& text, size_t width) {
 PlanProfile describe_plan(std::string name, const Plan& plan, RegionId arena) {
   const Graph& graph = plan.graph;
   PlanProfile profile{.name = std::move(name), .tenants = arena_tenants(plan, arena), .arena_bytes = plan.arena_bytes};
-  profile.live = live_bytes(plan, profile.tenants);
+  profile.live = live_bytes(profile.tenants, graph.node_count());
   // The forward pass of a pipeline stage has no loss.
   const std::vector<StepPhase> phases = profile.name.starts_with("train.forward")
                                             ? std::vector(graph.node_count(), StepPhase::kForward)
