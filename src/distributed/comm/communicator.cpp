@@ -117,10 +117,6 @@ void all_gather_slices(Communicator& world, std::span<float> all, const SliceBou
       [&](int rank) { return bytes_of_values(slice(bounds, rank), sizeof(float)); });
 }
 
-void all_gather_slices(Communicator& world, std::span<float> all) {
-  all_gather_slices(world, all, slice_bounds(all.size(), world.size()));
-}
-
 void all_gather_slice_blocks(Communicator& world, std::span<double> blocks, const SliceBounds& bounds) {
   all_gather_parts(world, std::as_writable_bytes(blocks),
       [&](int rank) { return bytes_of_values(block_slice(bounds, rank), sizeof(double)); });
