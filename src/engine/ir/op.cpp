@@ -72,6 +72,8 @@ std::vector<Tensor> first_gradient(const GradientArgs& args) {
 
 Algebra algebra_of(const Node& node) { return node.op->algebra ? node.op->algebra(node) : Algebra::kOther; }
 
+bool renames(const Node& node) { return algebra_of(node) == Algebra::kReshape || algebra_of(node) == Algebra::kSplit; }
+
 StorageRule storage_of(const Node& node) { return node.op->storage ? node.op->storage(node) : StorageRule{}; }
 
 std::string label_of(const Node& node) {

@@ -153,6 +153,7 @@ inline const Node* node_if(const Node* node, const OpDef& op) { return is(node, 
 
 // The facts above of one node; a null pointer gives its default.
 Algebra algebra_of(const Node& node);
+bool renames(const Node& node);  // a reshape or a split: whether the results may alias the operand or parts of it
 StorageRule storage_of(const Node& node);
 std::string label_of(const Node& node);
 

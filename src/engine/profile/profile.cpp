@@ -36,8 +36,7 @@ bool accumulates(const Graph& graph) {
 
 // Whether the views pass has made the node a no-op.
 bool is_moved(const Graph& graph, const Node& node) {
-  const Algebra algebra = algebra_of(node);
-  const bool may_be_view = algebra == Algebra::kReshape || algebra == Algebra::kSplit || algebra == Algebra::kConcat;
+  const bool may_be_view = renames(node) || algebra_of(node) == Algebra::kConcat;
   return !may_be_view || root_of(graph, node.in[0]).value != root_of(graph, node.out[0]).value;
 }
 
