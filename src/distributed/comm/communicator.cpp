@@ -198,4 +198,10 @@ void sum_over_ranks(Communicator& group, std::span<float> values, std::span<floa
           [&](int rank) { return bytes_of_values(share(static_cast<size_t>(rank)), sizeof(float)); });
   }
 }
+
+float sum_over_ranks(Communicator& group, float value, std::vector<float>& scratch, ThreadPool& pool) {
+  scratch.resize(std::max(scratch.size(), sum_scratch_size(1, group.size())));
+  sum_over_ranks(group, {&value, 1}, scratch, pool);
+  return value;
+}
 }  // namespace linnet

@@ -335,23 +335,17 @@ void PipelineStage::add_shared_gradients(ThreadPool& pool) {
   for (const auto& tied : tied_) sum_over_ranks(tied->stages, tied->gradient, scratch_, pool);
 }
 
-float PipelineStage::sum_over(Communicator& ranks, float own, ThreadPool& pool) {
-  scratch_.resize(std::max(scratch_.size(), sum_scratch_size(1, ranks.size())));
-  sum_over_ranks(ranks, {&own, 1}, scratch_, pool);
-  return own;
-}
-
 float PipelineStage::sum_of_squares(ThreadPool& pool) {
   double sum = 0;
   for (const TrainedRange& range : layout_.ranges()) {
     if (is_copy(layout_, range)) continue;
     squares_.resize(ceil_div(range.count, kSumBlock));
     block_squares(range.count, store_.as<float>(state::kGradient) + range.offset, squares_.data(), pool);
-    const double of_range = sum_of<double>(squares_);
-    Communicator* const tensor = store_.groups().tensor;
-    sum += range.is_divided
-               ? sum_over(checked_group(tensor, layout_.division()->rank.ranks), static_cast<float>(of_range), pool)
-               : of_range;
+    auto of_range = sum_of<double>(squares_);
+    if (range.is_divided)
+      of_range = sum_over_ranks(checked_group(store_.groups().tensor, layout_.division()->rank.ranks),
+          static_cast<float>(of_range), scratch_, pool);
+    sum += of_range;
   }
   return sum_over_stages(static_cast<float>(sum), pool);
 }

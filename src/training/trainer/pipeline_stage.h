@@ -40,7 +40,7 @@ class PipelineStage {
   // and "token_count" are those of the last rank.
   void finish(ThreadPool& pool);
   // Sums over the ranks the squares of each one's own gradients, for the state "sum_of_squares".
-  float sum_over_stages(float own, ThreadPool& pool) { return sum_over(group(), own, pool); }
+  float sum_over_stages(float own, ThreadPool& pool) { return sum_over_ranks(group(), own, scratch_, pool); }
   // The same from the state "gradient".
   float sum_of_squares(ThreadPool& pool);
   // Runs the rank's part of an evaluation; loss and count come from the last rank. `executor`: of the last chunk.
@@ -92,7 +92,6 @@ class PipelineStage {
   void keep_batch(const Graph& graph);
   void copy_batch(int64_t micro, bool to_store) const;
   void add_shared_gradients(ThreadPool& pool);
-  float sum_over(Communicator& ranks, float own, ThreadPool& pool);
   // Messages of the next exchange.
   void receive(const std::vector<End>& ends, int chunk, size_t slot, int from);
   void send(const Executor& executor, const std::vector<std::string>& outputs, int to);
