@@ -8,7 +8,6 @@
 #include "base/numbers.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
-#include "engine/ir/op.h"
 #include "linnet/error.h"
 
 namespace linnet {

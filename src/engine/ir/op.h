@@ -195,6 +195,13 @@ template <size_t count, auto infer> std::vector<TensorType> takes(const InferArg
 template <class... Parts> void expect(bool condition, const Parts&... parts) {
   if (!condition) throw ShapeProblem(text_of_parts(parts...));
 }
+// Throws Error(kShape) with the program's line and the parts as its text.
+template <class... Parts> [[noreturn]] void fail_shape(SourceLine where, const Parts&... parts) {
+  throw Error(ErrorKind::kShape, text_of_parts(where, ": ", parts...));
+}
+template <class... Parts> [[noreturn]] void fail_shape(const At& x, const Parts&... parts) {
+  fail_shape(x.where, parts...);
+}
 // OpDef::infer of an op whose result has the first operand's type, and of one with one operand, of floats.
 inline std::vector<TensorType> infer_first(const InferArgs& args) { return {args.in[0]}; }
 std::vector<TensorType> infer_same_float(const InferArgs& args);
