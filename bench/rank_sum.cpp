@@ -52,7 +52,7 @@ double in_fixed_order(linnet::Communicator& world, size_t count) {
   return measure([&] { barrier(world); },
       [&] {
         sum.reduce_scatter({&node, 1}, bounds, pool);
-        all_gather_slices(world, values);
+        all_gather_slices(world, values, bounds);
       },
       [&](double own) {
         all_gather(world, std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(of_all)));

@@ -234,7 +234,7 @@ Loader::State::State(const Dataset& data, const LoaderOptions& given) : dataset(
   choose_buckets();
   for (size_t i = 0; i < buckets.size(); ++i) {
     const auto count = static_cast<int64_t>(members[i].size());
-    per_epoch += options.drop_last ? count / options.batch : (count + options.batch - 1) / options.batch;
+    per_epoch += options.drop_last ? count / options.batch : ceil_div(count, options.batch);
   }
   if (per_epoch == 0)
     fail_user("a loader with drop_last has no whole batch: the dataset has ", dataset.size(), " samples, and a batch ",
@@ -267,11 +267,8 @@ void Loader::State::choose_buckets() {
 InputTypes Loader::State::types_of(size_t bucket, int64_t rows) const {
   InputTypes types;
   for (const auto& [name, type] : dataset.sample_types()) {
-    Shape shape{rows};
-    if (std::ranges::find(sequences, name) != sequences.end()) shape.push_back(buckets[bucket]);
-    else
-      for (const int64_t size : type.shape.sizes()) shape.push_back(size);
-    types[name] = {type.dtype, shape};
+    const Shape of_sample = contains(sequences, name) ? Shape{buckets[bucket]} : type.shape;
+    types[name] = {type.dtype, with_axes({rows}, of_sample)};
   }
   return types;
 }

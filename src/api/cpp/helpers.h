@@ -1,20 +1,10 @@
 // Helpers for functions on tensors.
 #pragma once
 #include <atomic>
-#include "base/fail.h"
-#include "engine/ir/graph.h"
-#include "engine/ir/tensor.h"
+#include "engine/ir/op.h"
 #include "linnet/arrays.h"
 
 namespace linnet {
-// Throws Error(kShape) with the program's line and the parts as its text.
-template <class... Parts> [[noreturn]] void fail_shape(SourceLine where, const Parts&... parts) {
-  throw Error(ErrorKind::kShape, text_of_parts(where, ": ", parts...));
-}
-template <class... Parts> [[noreturn]] void fail_shape(const At& x, const Parts&... parts) {
-  fail_shape(x.where, parts...);
-}
-
 // Zeros with the element type of `like`.
 Tensor zeros(Tensor like, const Shape& shape);
 

@@ -65,11 +65,7 @@ AxesLast axes_last(At x, const std::vector<int>& axes, const char* op) {
   return moved;
 }
 
-Tensor sum_last(At x) {
-  Shape sums = x.value.shape();
-  sums.set(-1, 1);
-  return sum_to(x, sums);
-}
+Tensor sum_last(At x) { return sum_to(x, with_size(x.value.shape(), -1, 1)); }
 
 // Moves `axis` of x to the end, applies `function`, and moves it back.
 template <class Function> Tensor along(At x, int axis, const char* op, const Function& function) {
@@ -230,8 +226,7 @@ Tensor global_avg_pool(At x) {
 Tensor gather(At x, Tensor ids) {
   const Shape shape = x.value.shape();
   const int64_t rows = checked_size(x, 0, "gather");
-  Shape result = ids.shape();
-  for (int axis = 1; axis < shape.rank(); ++axis) result.push_back(shape[axis]);
+  const Shape result = with_axes(ids.shape(), Shape(shape.sizes().subspan(1)));
   const Tensor table = reshape(x, {rows, shape.elements(1, shape.rank())});
   return reshape(At(embedding(At(table, x.where), ids), x.where), result);
 }
@@ -372,8 +367,7 @@ Tensor pad(At x, int axis, int64_t before, int64_t after, double value) {
     fail_shape(x, "pad: by ", before, " and ", after, " elements, which must not be negative");
   std::vector<Tensor> parts;
   const auto fill_with = [&](int64_t count) {
-    TensorType type = x.value.type();
-    type.shape.set(axis, count);
+    const TensorType type{x.value.type().dtype, with_size(x.value.shape(), axis, count)};
     if (count > 0) parts.push_back(fill(*graph_of(x), type, value, x.where));
   };
   fill_with(before);

@@ -117,10 +117,6 @@ void all_gather_slices(Communicator& world, std::span<float> all, const SliceBou
       [&](int rank) { return bytes_of_values(slice(bounds, rank), sizeof(float)); });
 }
 
-void all_gather_slices(Communicator& world, std::span<float> all) {
-  all_gather_slices(world, all, slice_bounds(all.size(), world.size()));
-}
-
 void all_gather_slice_blocks(Communicator& world, std::span<double> blocks, const SliceBounds& bounds) {
   all_gather_parts(world, std::as_writable_bytes(blocks),
       [&](int rank) { return bytes_of_values(block_slice(bounds, rank), sizeof(double)); });
@@ -201,5 +197,11 @@ void sum_over_ranks(Communicator& group, std::span<float> values, std::span<floa
       all_gather_parts(group, std::as_writable_bytes(piece),
           [&](int rank) { return bytes_of_values(share(static_cast<size_t>(rank)), sizeof(float)); });
   }
+}
+
+float sum_over_ranks(Communicator& group, float value, std::vector<float>& scratch, ThreadPool& pool) {
+  scratch.resize(std::max(scratch.size(), sum_scratch_size(1, group.size())));
+  sum_over_ranks(group, {&value, 1}, scratch, pool);
+  return value;
 }
 }  // namespace linnet

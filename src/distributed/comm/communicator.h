@@ -104,7 +104,6 @@ Slice block_slice(const SliceBounds& bounds, int rank);
 
 // Each rank contributes its slice; afterwards all ranks have all values.
 void all_gather_slices(Communicator& world, std::span<float> all, const SliceBounds& bounds);
-void all_gather_slices(Communicator& world, std::span<float> all);  // by slice()
 // The same for one number per block of block_slice().
 void all_gather_slice_blocks(Communicator& world, std::span<double> blocks, const SliceBounds& bounds);
 

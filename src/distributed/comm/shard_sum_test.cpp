@@ -46,7 +46,7 @@ Values sum_of(int64_t shards, int ranks, size_t count, bool everywhere) {
       sum.sum_everywhere(spans_of(nodes), pool);
     } else {
       sum.reduce_scatter(spans_of(nodes), slice_bounds(count, ranks), pool);
-      all_gather_slices(world, nodes[0]);
+      all_gather_slices(world, nodes[0], slice_bounds(count, ranks));
     }
     sums[static_cast<size_t>(world.rank())] = nodes[0];
   });

@@ -43,6 +43,8 @@ Communicator& checked_group(Communicator* group, int ranks);
 // floats. Allocates only for more ranks than before.
 void sum_over_ranks(Communicator& group, std::span<float> values, std::span<float> scratch, ThreadPool& pool);
 size_t sum_scratch_size(size_t values, int ranks);
+// The sum of one number of each rank; `scratch` grows as needed.
+float sum_over_ranks(Communicator& group, float value, std::vector<float>& scratch, ThreadPool& pool);
 constexpr size_t kSummedPiece = size_t{1} << 18;  // floats that are summed at once
 // Whether each rank sends all values and computes the whole sum: one exchange in place of two, for few values.
 constexpr bool sends_whole(size_t values, size_t ranks) { return values * ranks <= 4096; }

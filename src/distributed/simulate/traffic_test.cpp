@@ -75,9 +75,9 @@ TEST(Traffic, ReduceScatterIsThatOfShardSum) {
 
 TEST(Traffic, GatheredSlicesAndFewValuesAreThoseOfComm) {
   for (const int ranks : {2, 3, 4}) {
-    expect_equal(gather_slices_traffic(100'000, ranks), counted(ranks, [](Communicator& world) {
+    expect_equal(gather_slices_traffic(100'000, ranks), counted(ranks, [&](Communicator& world) {
       std::vector<float> values(100'000);
-      all_gather_slices(world, values);
+      all_gather_slices(world, values, slice_bounds(values.size(), ranks));
     }));
     expect_equal(sum_everywhere_traffic(7, {ranks, 0, ranks}), counted(ranks, [&](Communicator& world) {
       const ShardShare share{ranks, world.rank(), ranks};

@@ -26,10 +26,9 @@ Shape with_axes(Shape shape, const Shape& last) {
 }
 
 Graph* graph_of(const At& x) {
-  if (!x.value.defined())
-    throw Error(ErrorKind::kShape, x.where.text() + ": an undefined tensor is used as an operand");
+  if (!x.value.defined()) fail_shape(x, "an undefined tensor is used as an operand");
   if (x.value.stamp != 0 && !GraphStamp::is_alive(x.value.stamp))
-    throw Error(ErrorKind::kShape, x.where.text() + ": an operand is a tensor whose recording has ended");
+    fail_shape(x, "an operand is a tensor whose recording has ended");
   return x.value.graph;
 }
 
@@ -71,6 +70,8 @@ std::vector<Tensor> first_gradient(const GradientArgs& args) {
 }
 
 Algebra algebra_of(const Node& node) { return node.op->algebra ? node.op->algebra(node) : Algebra::kOther; }
+
+bool renames(const Node& node) { return algebra_of(node) == Algebra::kReshape || algebra_of(node) == Algebra::kSplit; }
 
 StorageRule storage_of(const Node& node) { return node.op->storage ? node.op->storage(node) : StorageRule{}; }
 

@@ -153,6 +153,7 @@ inline const Node* node_if(const Node* node, const OpDef& op) { return is(node, 
 
 // The facts above of one node; a null pointer gives its default.
 Algebra algebra_of(const Node& node);
+bool renames(const Node& node);  // a reshape or a split: whether the results may alias the operand or parts of it
 StorageRule storage_of(const Node& node);
 std::string label_of(const Node& node);
 
@@ -193,6 +194,13 @@ template <size_t count, auto infer> std::vector<TensorType> takes(const InferArg
 // Throws ShapeProblem with the text of all parts (strings, numbers, types, shapes) unless `condition`.
 template <class... Parts> void expect(bool condition, const Parts&... parts) {
   if (!condition) throw ShapeProblem(text_of_parts(parts...));
+}
+// Throws Error(kShape) with the program's line and the parts as its text.
+template <class... Parts> [[noreturn]] void fail_shape(SourceLine where, const Parts&... parts) {
+  throw Error(ErrorKind::kShape, text_of_parts(where, ": ", parts...));
+}
+template <class... Parts> [[noreturn]] void fail_shape(const At& x, const Parts&... parts) {
+  fail_shape(x.where, parts...);
 }
 // OpDef::infer of an op whose result has the first operand's type, and of one with one operand, of floats.
 inline std::vector<TensorType> infer_first(const InferArgs& args) { return {args.in[0]}; }

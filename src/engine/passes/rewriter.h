@@ -14,11 +14,6 @@
 namespace linnet {
 ValueId other_operand(const Node& node, ValueId one);  // the other operand of a node with two
 
-// Whether the results alias the operand or parts of it.
-inline bool renames(const Node& node) {
-  return algebra_of(node) == Algebra::kReshape || algebra_of(node) == Algebra::kSplit;
-}
-
 ValueId before_reshapes(const Graph& graph, ValueId value);  // the value without reshapes
 
 // Appends what computes `results`, and the inputs that it reads, to an empty graph. Returns the new values by old ones.

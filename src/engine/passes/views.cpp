@@ -126,7 +126,7 @@ class Views {
     const Value& value = graph_.value(part);
     if (!axis_ok || value.view || value.producer == kNone) return false;
     const Node& producer = graph_.node(value.producer);
-    if (is_reshape(producer) || is_split(producer)) return false;  // they are views of their operand instead
+    if (renames(producer)) return false;  // they are views of their operand instead
     int concats = 0;
     for (const NodeId id : readers_.readers(part))
       if (id < graph_.node_count() && is_concat(graph_.node(id)))

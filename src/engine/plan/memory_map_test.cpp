@@ -46,7 +46,7 @@ TEST(MemoryMap, TenantsLieWithinTheArenaAndNeverMeet) {
 
 TEST(MemoryMap, TheMostLiveBytesAreTheArenasLowerBound) {
   const Planned planned;
-  const auto live = live_bytes(planned.plan, arena_tenants(planned.plan, planned.arena));
+  const auto live = live_bytes(arena_tenants(planned.plan, planned.arena), planned.plan.graph.node_count());
   ASSERT_EQ(live.size(), static_cast<size_t>(planned.plan.graph.node_count()));
   EXPECT_EQ(*std::max_element(live.begin(), live.end()), planned.plan.arena_lower_bound);
 }

@@ -34,12 +34,10 @@ std::optional<PanelRead> panel_read(const Plan& plan, NodeId id) {
 
 // A reshape or split whose results are views of its operand.
 bool keeps_bytes(const Graph& graph, const Node& node) {
-  const Algebra algebra = algebra_of(node);
-  return (algebra == Algebra::kReshape || algebra == Algebra::kSplit) &&
-         std::ranges::all_of(node.out, [&](ValueId out) {
-           const auto& view = graph.value(out).view;
-           return view && view->base == node.in[0];
-         });
+  return renames(node) && std::ranges::all_of(node.out, [&](ValueId out) {
+    const auto& view = graph.value(out).view;
+    return view && view->base == node.in[0];
+  });
 }
 
 // What plans read of the parameters' regions.

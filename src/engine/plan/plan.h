@@ -157,6 +157,6 @@ struct ArenaTenant {
 // gradient, has a tenant per piece. `arena`: the region the plan was made with.
 std::vector<ArenaTenant> arena_tenants(const Plan& plan, RegionId arena);
 
-// In use while each node runs.
-std::vector<size_t> live_bytes(const Plan& plan, const std::vector<ArenaTenant>& tenants);
+// In use while each of `nodes` nodes runs.
+std::vector<size_t> live_bytes(const std::vector<ArenaTenant>& tenants, NodeId nodes);
 }  // namespace linnet

@@ -185,15 +185,15 @@ std::vector<ArenaTenant> arena_tenants(const Plan& plan, RegionId arena) {
   return tenants;
 }
 
-std::vector<size_t> live_bytes(const Plan& plan, const std::vector<ArenaTenant>& tenants) {
-  std::vector<int64_t> change(static_cast<size_t>(plan.graph.node_count()) + 1);
+std::vector<size_t> live_bytes(const std::vector<ArenaTenant>& tenants, NodeId nodes) {
+  std::vector<int64_t> change(static_cast<size_t>(nodes) + 1);
   for (const ArenaTenant& tenant : tenants) {
     change[tenant.first] += static_cast<int64_t>(tenant.bytes);
     change[static_cast<size_t>(tenant.last) + 1] -= static_cast<int64_t>(tenant.bytes);
   }
   std::vector<size_t> live;
   int64_t now = 0;
-  for (NodeId node = 0; node < plan.graph.node_count(); ++node) live.push_back(now += change[node]);
+  for (NodeId node = 0; node < nodes; ++node) live.push_back(now += change[node]);
   return live;
 }
 
@@ -256,17 +256,11 @@ size_t tightest(std::vector<Forbidden>& forbidden) {
 }
 
 size_t most_alive(const std::vector<Placed>& blocks) {
-  const auto last = max_of<int32_t>(blocks, &Placed::last);
-  std::vector<int64_t> change(static_cast<size_t>(last) + 2);
+  std::vector<ArenaTenant> tenants;
   for (const Placed& block : blocks)
-    for (const ArenaPart& part : block.parts) {
-      const auto bytes = static_cast<int64_t>(part.end - part.begin);
-      change[part.first] += bytes;
-      change[static_cast<size_t>(block.last) + 1] -= bytes;
-    }
-  int64_t alive = 0, most = 0;
-  for (const int64_t step : change) most = std::max(most, alive += step);
-  return static_cast<size_t>(most);
+    for (const ArenaPart& part : block.parts)
+      tenants.push_back({kNone, part.begin, part.end - part.begin, part.first, block.last});
+  return max_of<size_t>(live_bytes(tenants, max_of<NodeId>(blocks, &Placed::last) + 1));
 }
 
 struct Placement {

@@ -36,8 +36,7 @@ bool accumulates(const Graph& graph) {
 
 // Whether the views pass has made the node a no-op.
 bool is_moved(const Graph& graph, const Node& node) {
-  const Algebra algebra = algebra_of(node);
-  const bool may_be_view = algebra == Algebra::kReshape || algebra == Algebra::kSplit || algebra == Algebra::kConcat;
+  const bool may_be_view = renames(node) || algebra_of(node) == Algebra::kConcat;
   return !may_be_view || root_of(graph, node.in[0]).value != root_of(graph, node.out[0]).value;
 }
 
@@ -103,7 +102,7 @@ std::string ending(const std::string& text, size_t width) {
 PlanProfile describe_plan(std::string name, const Plan& plan, RegionId arena) {
   const Graph& graph = plan.graph;
   PlanProfile profile{.name = std::move(name), .tenants = arena_tenants(plan, arena), .arena_bytes = plan.arena_bytes};
-  profile.live = live_bytes(plan, profile.tenants);
+  profile.live = live_bytes(profile.tenants, graph.node_count());
   // The forward pass of a pipeline stage has no loss.
   const std::vector<StepPhase> phases = profile.name.starts_with("train.forward")
                                             ? std::vector(graph.node_count(), StepPhase::kForward)

@@ -6,6 +6,7 @@
 #include "engine/passes/rewriter.h"
 #include "engine/passes/tensor_parallel.h"
 #include "engine/plan/store.h"
+#include "training/trainer/trainer.h"
 
 namespace linnet {
 namespace {
@@ -28,11 +29,12 @@ Plan in_slot(const Plan& plan, RegionId from, RegionId to) {
 }  // namespace
 
 PipelineStage::PipelineStage(
-    const ParameterLayout& layout, Store& store, const SharedRegions& shared, int64_t micro_batches)
+    const ParameterLayout& layout, Store& store, const SharedRegions& shared, int64_t micro_batches, uint64_t seed)
     : layout_(layout), stages_(*stages_of(layout)), store_(store), shared_(shared),
       slots_(static_cast<size_t>(stages_.rank.chunks)),
-      steps_(micro_batches > 0 ? pipeline_steps(order_of(micro_batches), stages_.rank.rank)
-                               : std::vector<PipelineStep>{}) {
+      steps_(
+          micro_batches > 0 ? pipeline_steps(order_of(micro_batches), stages_.rank.rank) : std::vector<PipelineStep>{}),
+      seed_(seed) {
   messages_ = store.add_region("stage messages", MemoryKind::kActivations, 0);
   if (is_interleaved()) {
     outbox_ = store.add_region("stage results", MemoryKind::kActivations, 0);
@@ -263,15 +265,14 @@ bool PipelineStage::has_begun(const PipelineStep& step) const {
   return std::ranges::all_of(step.receives, begun) && (!step.pass || begun(*step.pass));
 }
 
-void PipelineStage::accumulate(
-    int shape, int64_t step, int64_t micro, const Executor* last, SetRandom set_random, ThreadPool& pool) {
+void PipelineStage::accumulate(int shape, int64_t step, int64_t micro, const Executor* last, ThreadPool& pool) {
   if (next_ == steps_.size()) fail_internal("a pipeline gets more micro-batches than a step has");
   if (is_interleaved()) copy_batch(static_cast<int64_t>(begun_.size()), /*to_store=*/false);
   begun_.push_back({shape, step, micro, last});
-  run_begun(steps_, set_random, pool);
+  run_begun(steps_, pool);
 }
 
-void PipelineStage::run_begun(const std::vector<PipelineStep>& steps, SetRandom set_random, ThreadPool& pool) {
+void PipelineStage::run_begun(const std::vector<PipelineStep>& steps, ThreadPool& pool) {
   for (; next_ < steps.size() && has_begun(steps[next_]); ++next_) {
     const PipelineStep& now = steps[next_];
     for (const PipelinePass& pass : now.sends) send_result(pass);
@@ -281,11 +282,11 @@ void PipelineStage::run_begun(const std::vector<PipelineStep>& steps, SetRandom 
           pipeline_sender(order_of(1), stages_.rank.rank, pass));
     }
     exchange();
-    if (now.pass) run_pass(now, set_random, pool);
+    if (now.pass) run_pass(now, pool);
   }
 }
 
-void PipelineStage::run_pass(const PipelineStep& step, SetRandom set_random, ThreadPool& pool) {
+void PipelineStage::run_pass(const PipelineStep& step, ThreadPool& pool) {
   const PipelinePass& pass = *step.pass;
   const MicroBatch& batch = batch_of(pass);
   const HostSpan span(step.with_backward ? "forward and backward"
@@ -293,7 +294,7 @@ void PipelineStage::run_pass(const PipelineStep& step, SetRandom set_random, Thr
                                          : "backward",
       SpanKind::kStagePass, pass.micro);
   if (pass.is_forward && is_interleaved()) copy_batch(pass.micro, /*to_store=*/true);
-  set_random(batch.step, batch.micro);
+  write_random(store_.as<int32_t>(state::kRandom), seed_, batch.step, batch.micro);
   if (step.with_backward) return void(batch.last->run(pool));
   const ChunkPlans& plans = plans_of(pass);
   const Slot& slot = plans.slots[slot_of(pass)];
@@ -314,11 +315,11 @@ void PipelineStage::run_pass(const PipelineStep& step, SetRandom set_random, Thr
 
 // The last step of an epoch may have fewer micro-batches than steps_. What has run is also the beginning of the shorter
 // list (distributed/comm/pipeline_order_test.cpp), whose rest completes the step.
-void PipelineStage::finish(SetRandom set_random, ThreadPool& pool) {
+void PipelineStage::finish(ThreadPool& pool) {
   if (begun_.empty()) return;
   if (next_ < steps_.size()) {
     const auto count = static_cast<int64_t>(begun_.size());
-    run_begun(pipeline_steps(order_of(count), stages_.rank.rank), set_random, pool);
+    run_begun(pipeline_steps(order_of(count), stages_.rank.rank), pool);
   }
   begun_.clear(), next_ = 0;
   const HostSpan span("share between stages", SpanKind::kSharing);
@@ -343,23 +344,17 @@ void PipelineStage::add_shared_gradients(ThreadPool& pool) {
   for (const auto& tied : tied_) sum_over_ranks(tied->stages, tied->gradient, scratch_, pool);
 }
 
-float PipelineStage::sum_over(Communicator& ranks, float own, ThreadPool& pool) {
-  scratch_.resize(std::max(scratch_.size(), sum_scratch_size(1, ranks.size())));
-  sum_over_ranks(ranks, {&own, 1}, scratch_, pool);
-  return own;
-}
-
 float PipelineStage::sum_of_squares(ThreadPool& pool) {
   double sum = 0;
   for (const TrainedRange& range : layout_.ranges()) {
     if (is_copy(layout_, range)) continue;
     squares_.resize(ceil_div(range.count, kSumBlock));
     block_squares(range.count, store_.as<float>(state::kGradient) + range.offset, squares_.data(), pool);
-    const double of_range = sum_of<double>(squares_);
-    Communicator* const tensor = store_.groups().tensor;
-    sum += range.is_divided
-               ? sum_over(checked_group(tensor, layout_.division()->rank.ranks), static_cast<float>(of_range), pool)
-               : of_range;
+    auto of_range = sum_of<double>(squares_);
+    if (range.is_divided)
+      of_range = sum_over_ranks(checked_group(store_.groups().tensor, layout_.division()->rank.ranks),
+          static_cast<float>(of_range), scratch_, pool);
+    sum += of_range;
   }
   return sum_over_stages(static_cast<float>(sum), pool);
 }

@@ -2,7 +2,6 @@
 // "chunks". Passes follow distributed/comm/pipeline_order.h. A slot holds a micro-batch's saved activations; a chunk
 // has one for each micro-batch in flight. The last stage computes both passes in one plan.
 #pragma once
-#include "base/functions.h"
 #include "distributed/comm/pipeline_order.h"
 #include "distributed/comm/tensor_group.h"
 #include "engine/exec/executor.h"
@@ -14,8 +13,9 @@
 namespace linnet {
 class PipelineStage {
  public:
-  // `micro_batches`: at most so many before each finish(); 0: no training.
-  PipelineStage(const ParameterLayout& layout, Store& store, const SharedRegions& shared, int64_t micro_batches);
+  // `micro_batches`: at most so many before each finish(); 0: no training. `seed`: of the input "random".
+  PipelineStage(
+      const ParameterLayout& layout, Store& store, const SharedRegions& shared, int64_t micro_batches, uint64_t seed);
 
   // Declares buffers for messages of neighbors. Returns the graph that reads them, of the last chunk's evaluation or
   // the last stage's training, for the caller to plan.
@@ -34,14 +34,13 @@ class PipelineStage {
   PlanSize training_size(int shape, int chunk) const;
 
   // Begins the next micro-batch, whose arrays are where the loss reads them. `last`: the last stage's plan of this
-  // shape. set_random(step, micro) writes the input "random".
-  using SetRandom = FunctionRef<void(int64_t step, int64_t micro)>;
-  void accumulate(int shape, int64_t step, int64_t micro, const Executor* last, SetRandom set_random, ThreadPool& pool);
+  // shape.
+  void accumulate(int shape, int64_t step, int64_t micro, const Executor* last, ThreadPool& pool);
   // Completes the begun micro-batches: the state "gradient" of shared parameters is summed over ranks, and "loss_sum"
   // and "token_count" are those of the last rank.
-  void finish(SetRandom set_random, ThreadPool& pool);
+  void finish(ThreadPool& pool);
   // Sums over the ranks the squares of each one's own gradients, for the state "sum_of_squares".
-  float sum_over_stages(float own, ThreadPool& pool) { return sum_over(group(), own, pool); }
+  float sum_over_stages(float own, ThreadPool& pool) { return sum_over_ranks(group(), own, scratch_, pool); }
   // The same from the state "gradient".
   float sum_of_squares(ThreadPool& pool);
   // Runs the rank's part of an evaluation; loss and count come from the last rank. `executor`: of the last chunk.
@@ -88,13 +87,12 @@ class PipelineStage {
   }
   bool has_begun(const PipelineStep& step) const;
   // Runs the steps from next_ on whose micro-batches have begun.
-  void run_begun(const std::vector<PipelineStep>& steps, SetRandom set_random, ThreadPool& pool);
-  void run_pass(const PipelineStep& step, SetRandom set_random, ThreadPool& pool);
+  void run_begun(const std::vector<PipelineStep>& steps, ThreadPool& pool);
+  void run_pass(const PipelineStep& step, ThreadPool& pool);
   bool is_of_batch(const std::string& input) const;
   void keep_batch(const Graph& graph);
   void copy_batch(int64_t micro, bool to_store) const;
   void add_shared_gradients(ThreadPool& pool);
-  float sum_over(Communicator& ranks, float own, ThreadPool& pool);
   // Messages of the next exchange.
   void receive(const std::vector<End>& ends, int chunk, size_t slot, int from);
   void send(const Executor& executor, const std::vector<std::string>& outputs, int to);
@@ -127,6 +125,7 @@ class PipelineStage {
   bool has_tied_ = false;  // tied_ is complete
 
   const std::vector<PipelineStep> steps_;
+  const uint64_t seed_;
   // Micro-batches since the last finish().
   std::vector<MicroBatch> begun_;
   size_t next_ = 0;  // of steps_

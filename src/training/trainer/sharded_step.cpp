@@ -244,12 +244,8 @@ void ShardedStep::add_squares() {
   for (size_t i = 0; i < state_.layout().ranges().size(); ++i) {
     const TrainedRange& range = state_.layout().ranges()[i];
     if (is_copy(state_.layout(), range)) continue;
-    float squares = squares_.sum(own_gradient(i), state_.ownership().bounds(i), trainer_.pool());
-    if (range.is_divided) {
-      scratch_.resize(sum_scratch_size(1, tensor_->size()));
-      sum_over_ranks(*tensor_, {&squares, 1}, scratch_, trainer_.pool());
-    }
-    total += squares;
+    const float squares = squares_.sum(own_gradient(i), state_.ownership().bounds(i), trainer_.pool());
+    total += range.is_divided ? sum_over_ranks(*tensor_, squares, scratch_, trainer_.pool()) : squares;
   }
   if (PipelineStage* pipeline = trainer_.pipeline()) total = pipeline->sum_over_stages(total, trainer_.pool());
   store_.fill(state::kSumOfSquares, &total, sizeof total);

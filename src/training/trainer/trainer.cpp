@@ -53,7 +53,8 @@ std::unique_ptr<PipelineStage> make_stages(
     const ParameterLayout& layout, Store& store, const SharedRegions& shared, const TrainerOptions& options) {
   check_division(layout, options);
   if (!stages_of(layout)) return nullptr;
-  return std::make_unique<PipelineStage>(layout, store, shared, options.training ? options.accumulate_steps : 0);
+  const int64_t micro_batches = options.training ? options.accumulate_steps : 0;
+  return std::make_unique<PipelineStage>(layout, store, shared, micro_batches, options.seed);
 }
 
 // A count of samples or tokens. If it is not finite, neither is the loss.
@@ -185,15 +186,14 @@ void Trainer::accumulate(int shape, int64_t step, int64_t micro) {
   set_loss_scale_input();
   // Only the last stage has a plan for both passes.
   const Executor* executor = options_.pipeline.is_last() ? &plans_.train_executor(shape) : nullptr;
-  const auto random = [this](int64_t of_step, int64_t of_micro) { set_random(of_step, of_micro); };
-  if (pipeline_) return pipeline_->accumulate(shape, step, micro, executor, random, pool_);
+  if (pipeline_) return pipeline_->accumulate(shape, step, micro, executor, pool_);
   set_random(step, micro);
   executor->run(pool_);
 }
 
 void Trainer::finish_accumulation() {
   if (!pipeline_) return;
-  pipeline_->finish([this](int64_t step, int64_t micro) { set_random(step, micro); }, pool_);
+  pipeline_->finish(pool_);
 }
 
 void Trainer::accumulate(int shape, int64_t step, int64_t micro, Executor::AfterNode after) {

@@ -1,9 +1,9 @@
 #include "engine/device/cuda/cublaslt.h"
 #include <cublasLt.h>
 #include <algorithm>
-#include <cstring>
 #include <sstream>
 #include "base/fail.h"
+#include "base/numbers.h"
 #include "engine/device/cuda/libraries.h"
 #include "engine/device/disk_cache.h"
 
@@ -167,8 +167,7 @@ class Problem {
 
   bool works(cublasLtHandle_t handle, const std::string& way) const {
     if (way.size() != sizeof(cublasLtMatmulAlgo_t)) return false;
-    cublasLtMatmulAlgo_t algorithm;
-    std::memcpy(&algorithm, way.data(), sizeof algorithm);
+    const auto algorithm = number_at<cublasLtMatmulAlgo_t>(way.data());
     cublasLtMatmulHeuristicResult_t result;
     return lt().check(handle, desc_, first_.raw(), second_.raw(), result_.raw(), result_.raw(), &algorithm, &result) ==
                CUBLAS_STATUS_SUCCESS &&
@@ -177,8 +176,7 @@ class Problem {
 
   // The chosen algorithm by cuBLASLt's own numbers: "algorithm 66, tile 20, stages 13, k in 1 parts".
   std::string algorithm_text() const {
-    cublasLtMatmulAlgo_t algorithm;
-    std::memcpy(&algorithm, way.data(), sizeof algorithm);
+    const auto algorithm = number_at<cublasLtMatmulAlgo_t>(way.data());
     const auto number = [&](cublasLtMatmulAlgoConfigAttributes_t attribute) {
       int32_t value = 0;
       size_t written = 0;
@@ -191,8 +189,7 @@ class Problem {
   }
 
   cublasStatus_t run(cublasLtHandle_t handle, const std::string& way, const LtOperands& o, cudaStream_t stream) const {
-    cublasLtMatmulAlgo_t algorithm;
-    std::memcpy(&algorithm, way.data(), sizeof algorithm);
+    const auto algorithm = number_at<cublasLtMatmulAlgo_t>(way.data());
     return lt().matmul(handle, desc_, &product.alpha, o.b, first_.raw(), o.a, second_.raw(), &product.beta,
         product.beta != 0 ? o.c : o.d, result_.raw(), o.d, result_.raw(), &algorithm, o.workspace, kLtWorkspace,
         stream);

@@ -30,16 +30,19 @@ using tile::V;
 
 constexpr int64_t kPixelsAhead = 12;  // pixels that are fetched before they are read: the latency of memory
 
-// `channels` channels of rows of pixels of one image, which is `height` x `width` pixels of `image_pitch` floats.
-struct StripSource {
-  const float* image;  // at the first of the channels
+using convolution_layout::Window;
+
+// `channels` channels of rows of pixels of one image, which is `height` x `width` pixels of `image_pitch` elements.
+template <class T> struct StripSource {
+  const T* image;  // at the first of the channels
   int64_t height, width, image_pitch, channels;
 };
 
-// Copies rows [row, row + rows) and columns [column, column + columns) of the image, with zeros outside of it.
-// copy(source, to, n): n pixels, `pitch` floats apart in the strip.
-template <class Copy> HWY_INLINE void CopyStripBy(const StripSource& from, int64_t row, int64_t rows, int64_t column,
-    int64_t columns, int64_t pitch, float* out, const Copy& copy) {
+// Copies a window of the image, with zeros outside of it. copy(source, to, n): n pixels, `pitch` floats apart in the
+// strip.
+template <class T, class Copy> HWY_INLINE void CopyStripBy(
+    const StripSource<T>& from, const Window& window, int64_t pitch, float* out, const Copy& copy) {
+  const auto& [row, rows, column, columns] = window;
   const int64_t begin = std::clamp<int64_t>(-column, 0, columns);
   const int64_t end = std::max(begin, std::min(columns, from.width - column));
   for (int64_t i = row; i < row + rows; ++i, out += columns * pitch) {
@@ -53,19 +56,17 @@ template <class Copy> HWY_INLINE void CopyStripBy(const StripSource& from, int64
   }
 }
 
-HWY_INLINE void CopyStrip(
-    const StripSource& from, int64_t row, int64_t rows, int64_t column, int64_t columns, int64_t pitch, float* out) {
-  CopyStripBy(
-      from, row, rows, column, columns, pitch, out, [&](const float* source, float* to, int64_t n) LINNET_LAMBDA {
-        if (pitch == from.channels && from.channels == from.image_pitch)
-          return void(std::memcpy(to, source, static_cast<size_t>(n * pitch) * sizeof(float)));
-        // A part of the channels: hardware does not prefetch the next pixel's part.
-        for (int64_t j = 0; j < n; ++j, source += from.image_pitch, to += pitch)
-          ForRow(from.channels, [=](const auto& at) LINNET_LAMBDA {
-            hwy::Prefetch(source + kPixelsAhead * from.image_pitch + at.first);
-            at.store(at.load(source), to);
-          });
+HWY_INLINE void CopyStrip(const StripSource<float>& from, const Window& window, int64_t pitch, float* out) {
+  CopyStripBy(from, window, pitch, out, [&](const float* source, float* to, int64_t n) LINNET_LAMBDA {
+    if (pitch == from.channels && from.channels == from.image_pitch)
+      return void(std::memcpy(to, source, static_cast<size_t>(n * pitch) * sizeof(float)));
+    // A part of the channels: hardware does not prefetch the next pixel's part.
+    for (int64_t j = 0; j < n; ++j, source += from.image_pitch, to += pitch)
+      ForRow(from.channels, [=](const auto& at) LINNET_LAMBDA {
+        hwy::Prefetch(source + kPixelsAhead * from.image_pitch + at.first);
+        at.store(at.load(source), to);
       });
+  });
 }
 
 // Pixels of strips, row by row: the order of the weight gradient's sum. Distances in floats.

@@ -58,8 +58,8 @@ template <class Visit> auto with_problem(const ConvolutionSizes& s, bool gradien
   const int64_t pair = bf16 ? 2 : 1;
   if (winograd_tile(s, pair) > 0) return visit(WinogradProblem(s, gradient, pair), by.pack_winograd, by.winograd);
   const TapProblem problem = tap_problem(s, gradient, bf16);
-  const bool elementwise = problem.grouped || is_depthwise(s);
-  return elementwise ? visit(problem, pack_depthwise, depthwise_taps) : visit(problem, by.pack_taps, by.taps);
+  return problem.is_elementwise() ? visit(problem, pack_depthwise, depthwise_taps)
+                                  : visit(problem, by.pack_taps, by.taps);
 }
 
 // visit(problem, its compute function), for the weight gradient.

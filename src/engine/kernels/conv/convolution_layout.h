@@ -76,6 +76,11 @@ constexpr int64_t pixel_pitch(int64_t channels, bool depthwise) {
   return channels % (depthwise ? 64 : 128) == 0 ? channels + 16 : channels;
 }
 
+// Rows and columns of a source, or of the padding around it.
+struct Window {
+  int64_t row, rows, column, columns;
+};
+
 // A strip: the source rows that some rows of results need, copied with padding.
 struct Strips {
   Strips(int64_t grid_rows, int64_t grid_columns, int64_t source_step, const Reach& row_reach,
@@ -93,6 +98,9 @@ struct Strips {
   }
   int64_t source_rows(int64_t result_rows) const { return (result_rows - 1) * source_step + reach; }
   int64_t height_of(int64_t strip) const { return std::min(height, grid_rows - strip * height); }
+  Window window(int64_t strip) const {  // what it copies
+    return {first_row + strip * height * source_step, source_rows(height_of(strip)), first_column, columns};
+  }
 
   int64_t first_row, first_column;  // source position that the first pixel of strip 0 has
   int64_t columns, pitch;           // pixels of a row; floats from pixel to pixel
@@ -141,12 +149,12 @@ class TapProblem : public Sides {
   // The packed weights of a group: for every phase, panels of up to kMaxPanel columns, one step deep per tap.
   int64_t packed_floats() const { return s.taps() * depth() * round_up(columns(), kMaxPanel); }
   int64_t shared_floats() const {
-    const bool elementwise = grouped || is_depthwise(s);
-    return round_up(elementwise ? s.taps() * s.group_channels() * s.filters : s.groups * packed_floats(), 16);
+    return round_up(is_elementwise() ? s.taps() * s.group_channels() * s.filters : s.groups * packed_floats(), 16);
   }
   int64_t scratch_floats() const {  // of a thread; depthwise with two pixels of a block's channels
     return task_units * strips.floats + (is_depthwise(s) ? 2 * kChannelBlock : 0);
   }
+  bool is_elementwise() const { return grouped || is_depthwise(s); }
   // Whether every sum is complete before it is stored.
   bool sums_are_whole() const { return s.taps() * depth() <= kDepth; }
 
@@ -160,7 +168,7 @@ class TapProblem : public Sides {
     for (int64_t phase = 0; phase < phase_step(); ++phase) rows.add(row_taps(phase)), columns.add(column_taps(phase));
     const int64_t channels =
         grouped ? s.group_channels() * std::min(s.filters, kFilterBlock) : strip_channels(s, depth());
-    return {grid_rows(), grid_columns(), source_step(), rows, columns, channels, grouped || is_depthwise(s)};
+    return {grid_rows(), grid_columns(), source_step(), rows, columns, channels, is_elementwise()};
   }
 };
 

@@ -98,36 +98,28 @@ template <class P, class Result> class TapTask {
   HWY_INLINE float* memory(int64_t u) const { return scratch_ + u * p_.strips.floats; }
 
   HWY_INLINE void copy(int64_t u) const {
-    const Strips& strips = p_.strips;
     if (p_.half_pair) return copy_half_pairs(u);
     const int64_t pixels = p_.source_height() * p_.source_width();
-    const StripSource from{call_.source.f32() + image(u) * pixels * p_.source_channels() + group_ * p_.depth(),
+    const StripSource<float> from{call_.source.f32() + image(u) * pixels * p_.source_channels() + group_ * p_.depth(),
         p_.source_height(), p_.source_width(), p_.source_channels(), p_.depth()};
-    CopyStrip(from, strips.first_row + strip(u) * strips.height * strips.source_step,
-        strips.source_rows(strips.height_of(strip(u))), strips.first_column, strips.columns, strips.pitch, memory(u));
+    CopyStrip(from, p_.strips.window(strip(u)), p_.strips.pitch, memory(u));
   }
 
   // For pixels with an odd number of channels: pads with zero.
   HWY_INLINE void copy_half_pairs(int64_t u) const {
-    const Strips& strips = p_.strips;
     const int64_t height = p_.source_height(), width = p_.source_width(), channels = 2 * p_.depth() - 1;
-    const auto* const source = call_.source.bf16() + image(u) * height * width * channels;
-    const int64_t first = strips.first_row + strip(u) * strips.height * strips.source_step;
-    const int64_t begin = std::clamp<int64_t>(-strips.first_column, 0, strips.columns);
-    const int64_t end = std::clamp<int64_t>(width - strips.first_column, begin, strips.columns);
-    float* out = memory(u);
-    for (int64_t i = first; i < first + strips.source_rows(strips.height_of(strip(u))); ++i) {
-      std::fill_n(out, strips.columns * strips.pitch, 0.0f);
-      float* to = out + begin * strips.pitch;
-      out += strips.columns * strips.pitch;
-      if (i < 0 || i >= height) continue;
-      const Bfloat16* from = source + (i * width + strips.first_column + begin) * channels;
-      // Constant sizes, because a pixel has few channels.
-      for (int64_t j = begin; j < end; ++j, from += channels, to += strips.pitch) {
-        for (int64_t c = 0; c + 1 < channels; c += 2) std::memcpy(to + c / 2, from + c, sizeof(float));
-        std::memcpy(to + channels / 2, from + channels - 1, sizeof(Bfloat16));
-      }
-    }
+    const int64_t pitch = p_.strips.pitch;
+    const StripSource<Bfloat16> from{
+        call_.source.bf16() + image(u) * height * width * channels, height, width, channels, channels};
+    CopyStripBy(from, p_.strips.window(strip(u)), pitch, memory(u),
+        [&](const Bfloat16* source, float* to, int64_t n) LINNET_LAMBDA {
+          std::fill_n(to, n * pitch, 0.0f);
+          // Constant sizes, because a pixel has few channels.
+          for (int64_t j = 0; j < n; ++j, source += channels, to += pitch) {
+            for (int64_t c = 0; c + 1 < channels; c += 2) std::memcpy(to + c / 2, source + c, sizeof(float));
+            std::memcpy(to + channels / 2, source + channels - 1, sizeof(Bfloat16));
+          }
+        });
   }
 
   HWY_INLINE Runs runs_of(const Phase& phase) const {
@@ -265,14 +257,11 @@ struct FilterRuns {
   int64_t count, length;
 };
 
-// Copies pairs of pixels from rows [row, row + rows) of a bf16 image: in each row `columns` pairs, whose first pixels
-// are `step` columns apart, from `column` on, and whose second pixels are `apart` columns further. Others are zero.
-struct PairSource {
-  const Bfloat16* image;
-  int64_t height, width, channels;
-};
-HWY_INLINE void CopyPairs(const PairSource& from, int64_t row, int64_t rows, int64_t column, int64_t columns,
-    int64_t step, int64_t apart, int64_t pitch, float* out) {
+// Copies pairs of whole pixels from a window of a bf16 image: in each row `columns` pairs, whose first pixels are
+// `step` columns apart, from `column` on, and whose second pixels are `apart` columns further. Others are zero.
+HWY_INLINE void CopyPairs(
+    const StripSource<Bfloat16>& from, const Window& window, int64_t step, int64_t apart, int64_t pitch, float* out) {
+  const auto& [row, rows, column, columns] = window;
   const hn::RebindToUnsigned<tile::D> du;
   const auto inside = [&](int64_t j) { return j >= 0 && j < from.width; };
   for (int64_t i = row; i < row + rows; ++i) {
@@ -334,15 +323,13 @@ template <class P> class WeightTask {
   HWY_INLINE void copy(int64_t unit, float* out) const {
     const ConvolutionSizes& s = p_.s;
     const Strips& strips = p_.strips;
-    const int64_t row = strips.first_row + strip(unit) * strips.height * s.stride;
-    const int64_t rows = strips.source_rows(strips.height_of(strip(unit)));
+    const Window window = strips.window(strip(unit));
     const int64_t first = image(unit) * s.height * s.width * s.channels + group_ * s.group_channels();
     if constexpr (P::kPair == 2) {
-      const PairSource from{call_.x.bf16() + first, s.height, s.width, s.channels};
-      CopyPairs(from, row, rows, strips.first_column, strips.columns, 1, s.stride, strips.pitch, out);
+      CopyPairs(
+          {call_.x.bf16() + first, s.height, s.width, s.channels, s.channels}, window, 1, s.stride, strips.pitch, out);
     } else {
-      const StripSource from{call_.x.f32() + first, s.height, s.width, s.channels, s.group_channels()};
-      CopyStrip(from, row, rows, strips.first_column, strips.columns, strips.pitch, out);
+      CopyStrip({call_.x.f32() + first, s.height, s.width, s.channels, s.group_channels()}, window, strips.pitch, out);
     }
   }
 
@@ -359,11 +346,13 @@ template <class P> class WeightTask {
     for (int64_t u = 0; u < count; ++u) {
       float* const to = out + u * p_.slope_floats();
       if constexpr (P::kPair == 2) {
-        const PairSource from{call_.dy.bf16() + first(unit + u), rows, s.out_width, s.filters};
-        CopyPairs(from, 0, rows, 0, p_.row_steps(), 2, 1, p_.slope_pitch(), to);
+        const Bfloat16* dy = call_.dy.bf16() + first(unit + u);
+        CopyPairs(
+            {dy, rows, s.out_width, s.filters, s.filters}, {0, rows, 0, p_.row_steps()}, 2, 1, p_.slope_pitch(), to);
       } else {
         const float* dy = call_.dy.f32() + first(unit + u);
-        CopyStrip({dy, rows, s.out_width, s.filters, s.group_filters()}, 0, rows, 0, s.out_width, p_.slope_pitch(), to);
+        CopyStrip(
+            {dy, rows, s.out_width, s.filters, s.group_filters()}, {0, rows, 0, s.out_width}, p_.slope_pitch(), to);
       }
     }
     return {out, p_.slope_pitch(), p_.slope_floats() - rows * p_.row_steps() * p_.slope_pitch()};

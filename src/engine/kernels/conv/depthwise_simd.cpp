@@ -72,9 +72,7 @@ HWY_INLINE void CopyBlock(const float* images, int64_t height, int64_t width, in
     const Block& block, float* out) {
   const int64_t strip = block.unit % strips.count;
   const float* image = images + block.unit / strips.count * height * width * channels + block.channel;
-  CopyStrip({image, height, width, channels, block.channels},
-      strips.first_row + strip * strips.height * strips.source_step, strips.source_rows(strips.height_of(strip)),
-      strips.first_column, strips.columns, strips.pitch, out);
+  CopyStrip({image, height, width, channels, block.channels}, strips.window(strip), strips.pitch, out);
 }
 
 // The lanes of a vector's channels, from `first` on, that a vector of filters meets.
@@ -94,7 +92,7 @@ void CopyGroups(const TapCall& call, const Block& block, float* out) {
   const TapProblem& p = call.problem;
   const Strips& strips = p.strips;
   const int64_t strip = block.unit % strips.count, depth = p.s.group_channels(), channels = block.channels;
-  const StripSource from{call.source.f32() + block.unit / strips.count * p.s.height * p.s.width * p.s.channels,
+  const StripSource<float> from{call.source.f32() + block.unit / strips.count * p.s.height * p.s.width * p.s.channels,
       p.s.height, p.s.width, p.s.channels, p.s.channels};
   const auto copy_vector = [&](int64_t v, const float* source, float* to, int64_t n) LINNET_LAMBDA {
     const GroupLanes lanes(p.s, block.channel + v);
@@ -115,9 +113,8 @@ void CopyGroups(const TapCall& call, const Block& block, float* out) {
       }
     }
   };
-  CopyStripBy(from, strips.first_row + strip * strips.height * strips.source_step,
-      strips.source_rows(strips.height_of(strip)), strips.first_column, strips.columns, strips.pitch, out,
-      [&](const float* source, float* to, int64_t n) LINNET_LAMBDA {
+  CopyStripBy(
+      from, strips.window(strip), strips.pitch, out, [&](const float* source, float* to, int64_t n) LINNET_LAMBDA {
         for (int64_t v = 0; v < channels; v += kFloatLanes) copy_vector(v, source, to, n);
       });
 }

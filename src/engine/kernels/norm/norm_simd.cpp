@@ -160,11 +160,9 @@ template <class T> void gradient_rows(const BatchNormArgs& args, const BatchNorm
 
 auto gradient_rows_of(bool bf16) { return bf16 ? gradient_rows<Bfloat16> : gradient_rows<float>; }
 
-class RowDropout {
+class RowDropout : public DropoutLanes {
  public:
-  explicit RowDropout(const ResidualDropout& dropout)
-      : dropout_(dropout), limit_(hn::Set(IntTag(), static_cast<int32_t>(dropout_threshold(dropout.p)))),
-        factor_(SetAll(dropout_scale(dropout.p))) {}
+  HWY_INLINE explicit RowDropout(const ResidualDropout& dropout) : DropoutLanes(dropout.p), dropout_(dropout) {}
 
   // body(piece, count, values): for elements [piece, piece + count) of the row, whose random values are values[0 ..].
   template <class Body> HWY_INLINE void for_pieces(int64_t row, int64_t width, const Body& body) const {
@@ -173,11 +171,6 @@ class RowDropout {
       const int64_t count = std::min(kPiece, width - piece);
       body(piece, count, draw(row, width, piece, count, values));
     }
-  }
-
-  HWY_INLINE Floats apply(Floats x, const uint16_t* values) const {
-    const auto value = hn::PromoteTo(IntTag(), hn::LoadU(hn::Rebind<uint16_t, FloatTag>(), values));
-    return hn::IfThenZeroElse(hn::RebindMask(FloatTag(), hn::Lt(value, limit_)), hn::Mul(x, factor_));
   }
 
  private:
@@ -194,8 +187,6 @@ class RowDropout {
   }
 
   const ResidualDropout& dropout_;
-  hn::Vec<IntTag> limit_;
-  Floats factor_;
 };
 
 // y = (x - mean) * rstd * weight + bias; weight and bias may be null. mean is 0 if not centered. T: float or Bfloat16.

@@ -16,22 +16,16 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
 // Elements [begin, end) of one sample, begin a multiple of 8.
-void DropoutRange(int64_t begin, int64_t end, StoredFloats x, MutableStoredFloats y, uint32_t threshold, float scale,
-    uint32_t sample, uint64_t key) {
-  const hn::Rebind<uint16_t, FloatTag> half;
-  const auto limit = hn::Set(IntTag(), static_cast<int32_t>(threshold));
-  const Floats factor = SetAll(scale);
+void DropoutRange(
+    int64_t begin, int64_t end, StoredFloats x, MutableStoredFloats y, float p, uint32_t sample, uint64_t key) {
+  const DropoutLanes dropout(p);
   HWY_ALIGN uint16_t values[kPhiloxValues];
   for (int64_t first = begin; first < end; first += kPhiloxValues) {
     PhiloxKeep16(static_cast<uint32_t>(first / 8), kDenseDropout, 0, sample, key, values);
     const int64_t count = std::min<int64_t>(kPhiloxValues, end - first);
     const StoredFloats from = x + first;
     const MutableStoredFloats to = y + first;
-    ForRow(count, [&](const auto& at) LINNET_LAMBDA {
-      const auto value = hn::PromoteTo(IntTag(), hn::LoadU(half, values + at.first));
-      const auto dropped = hn::RebindMask(FloatTag(), hn::Lt(value, limit));
-      at.store(hn::IfThenZeroElse(dropped, hn::Mul(at.load(from), factor)), to);
-    });
+    ForRow(count, [&](const auto& at) LINNET_LAMBDA { at.store(dropout.apply(at.load(from), values + at.first), to); });
   }
 }
 
@@ -50,11 +44,9 @@ HWY_EXPORT(values16);
 
 void dropout(int64_t samples, int64_t elements_per_sample, StoredFloats x, MutableStoredFloats y, float p, uint64_t key,
     ThreadPool& pool, uint32_t first_sample) {
-  const uint32_t threshold = dropout_threshold(p);
-  const float scale = dropout_scale(p);
   const int64_t size = samples * elements_per_sample;
   if (size <= 0) return;
-  if (threshold == 0) {
+  if (dropout_threshold(p) == 0) {
     if (x.data != y.data) convert_floats(size, x, y, pool);
     return;
   }
@@ -63,22 +55,20 @@ void dropout(int64_t samples, int64_t elements_per_sample, StoredFloats x, Mutab
   for_each_index(pool, samples * pieces, 2 * size / (samples * pieces), [&](int64_t task) {
     const int64_t sample = task / pieces, first = task % pieces * piece, offset = sample * elements_per_sample;
     HWY_DYNAMIC_DISPATCH(DropoutRange)
-    (first, std::min(elements_per_sample, first + piece), x + offset, y + offset, threshold, scale,
+    (first, std::min(elements_per_sample, first + piece), x + offset, y + offset, p,
         first_sample + static_cast<uint32_t>(sample), key);
   });
 }
 
 void dropout_of_columns(int64_t samples, int64_t elements_per_sample, const DropoutColumns& columns, StoredFloats x,
     MutableStoredFloats y, float p, uint64_t key, ThreadPool& pool) {
-  const uint32_t threshold = dropout_threshold(p);
-  const float scale = dropout_scale(p);
   if (elements_per_sample <= 0) return;
   const int64_t rows = elements_per_sample / columns.count;
   for_each_index(pool, samples * rows, 2 * columns.count, [&](int64_t task) {
     // The row's first element in the sample of the whole tensor, and in memory.
     const int64_t first = task % rows * columns.all + columns.first, shift = task * columns.count - first;
     HWY_DYNAMIC_DISPATCH(DropoutRange)
-    (first, first + columns.count, x + shift, y + shift, threshold, scale, static_cast<uint32_t>(task / rows), key);
+    (first, first + columns.count, x + shift, y + shift, p, static_cast<uint32_t>(task / rows), key);
   });
 }
 

@@ -2,6 +2,8 @@
 #include <hwy/highway.h>
 #include <cstdint>
 #include <cstring>
+#include "engine/kernels/lanes-inl.h"
+#include "engine/kernels/random/philox.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
@@ -78,5 +80,20 @@ HWY_INLINE void PhiloxRow16(uint32_t first_block, int64_t blocks, uint32_t c1, u
     std::memcpy(values, rest, static_cast<size_t>(blocks) * 8 * sizeof(uint16_t));
   }
 }
+
+// Dropout of vectors, by such values.
+class DropoutLanes {
+ public:
+  HWY_INLINE explicit DropoutLanes(float p)
+      : limit_(hn::Set(IntTag(), static_cast<int32_t>(dropout_threshold(p)))), factor_(SetAll(dropout_scale(p))) {}
+  HWY_INLINE Floats apply(Floats x, const uint16_t* values) const {
+    const auto value = hn::PromoteTo(IntTag(), hn::LoadU(hn::Rebind<uint16_t, FloatTag>(), values));
+    return hn::IfThenZeroElse(hn::RebindMask(FloatTag(), hn::Lt(value, limit_)), hn::Mul(x, factor_));
+  }
+
+ private:
+  hn::Vec<IntTag> limit_;
+  Floats factor_;
+};
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

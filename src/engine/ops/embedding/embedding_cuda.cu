@@ -23,14 +23,12 @@ template <int kStep, class From, class To>
 LINNET_DEVICE void gather(int64_t i, int64_t vocab, int64_t width, const From* table, const int32_t* ids, To* y) {
   const auto [row, column] = divided(i * kStep, width);
   const int64_t id = ids[row];
-  const bool inside = id >= 0 && id < vocab;
-  if constexpr (kStep == 4) {
-    float values[4] = {NAN, NAN, NAN, NAN};
-    if (inside) load4(table + id * width + column, values);
-    store4(y + i * 4, values);
-  } else {
-    y[i] = from_float<To>(inside ? to_float(table[id * width + column]) : NAN);
-  }
+  float values[kStep];
+  if (id >= 0 && id < vocab) load_vector(table + id * width + column, values);
+  else
+#pragma unroll
+    for (float& value : values) value = NAN;
+  store_vector(y + i * kStep, values);
 }
 
 void run(const KernelArgs& args) {
@@ -200,21 +198,15 @@ template <int kStep, class T, class RowOf> LINNET_DEVICE void add_rows(int64_t w
 #pragma unroll 8
     for (int32_t k = 0; k < count; ++k) {
       float values[kStep];
-      const T* location = from + row_of(k) * width + j;
-      if constexpr (kStep == 4) load4(location, values);
-      else values[0] = to_float(*location);
+      load_vector(from + row_of(k) * width + j, values);
 #pragma unroll
       for (int c = 0; c < kStep; ++c) sum[c] += values[c];
     }
-    if constexpr (kStep == 4) {
-      float old[4] = {0, 0, 0, 0};
-      if (accumulate) load4(to + j, old);
+    float old[kStep] = {};
+    if (accumulate) load_vector(to + j, old);
 #pragma unroll
-      for (int c = 0; c < 4; ++c) sum[c] = scale * sum[c] + old[c];
-      store4(to + j, sum);
-    } else {
-      to[j] = scale * sum[0] + (accumulate ? to[j] : 0);
-    }
+    for (int c = 0; c < kStep; ++c) sum[c] = scale * sum[c] + old[c];
+    store_vector(to + j, sum);
   }
 }
 

@@ -29,30 +29,21 @@ struct Epilogue {
   }
 };
 
-template <class T, bool kVector>  // kVector: four neighbors of a row
+template <class T, int kEach>  // neighbors of a row, 4 or 1
 LINNET_DEVICE void finish(int64_t at, Epilogue e, const T* x, const T* aux, T* pre_activation, T* out) {
-  constexpr int kEach = kVector ? 4 : 1;
   const int64_t i = at * kEach;
-  float y[4], a[4] = {};
-  const auto load = [&](const T* from, float(&to)[4]) {
-    if constexpr (kVector) load4(from + i, to);
-    else to[0] = to_float(from[i]);
-  };
-  const auto store = [&](T* to, const float(&from)[4]) {
-    if constexpr (kVector) store4(to + i, from);
-    else to[i] = from_float<T>(from[0]);
-  };
-  load(x, y);
-  if (aux) load(aux, a);
+  float y[kEach], a[kEach] = {};
+  load_vector(x + i, y);
+  if (aux) load_vector(aux + i, a);
   const int64_t column = e.bias || e.narrow_bias ? i % e.width : 0;
 #pragma unroll
   for (int j = 0; j < kEach; ++j)
     if (e.bias) y[j] += e.bias[column + j];
     else if (e.narrow_bias) y[j] += to_float(e.narrow_bias[column + j]);
-  if (pre_activation) store(pre_activation, y);
+  if (pre_activation) store_vector(pre_activation + i, y);
 #pragma unroll
   for (int j = 0; j < kEach; ++j) y[j] = e.after(y[j], a[j]);
-  store(out, y);
+  store_vector(out + i, y);
 }
 
 LINNET_DEVICE void round_one(int64_t i, const float* from, bf16* to) { to[i] = from_float<bf16>(from[i]); }
@@ -67,12 +58,12 @@ void matmul_epilogue(Device* device, const MatmulEpilogue& e) {
     uintptr_t bits = static_cast<uintptr_t>(e.width) * sizeof(T);
     for (const void* p : {e.x, e.aux, const_cast<const void*>(e.pre_activation), const_cast<const void*>(e.out)})
       bits |= reinterpret_cast<uintptr_t>(p);
-    const auto start = [&]<bool kVector>() {
-      launch_elements<finish<T, kVector>>(device, kVector ? count / 4 : count, what, static_cast<const T*>(e.x),
+    const auto start = [&]<int kEach>() {
+      launch_elements<finish<T, kEach>>(device, count / kEach, what, static_cast<const T*>(e.x),
           static_cast<const T*>(e.aux), static_cast<T*>(e.pre_activation), static_cast<T*>(e.out));
     };
-    if (bits % (4 * sizeof(T)) == 0) start.template operator()<true>();
-    else start.template operator()<false>();
+    if (bits % (4 * sizeof(T)) == 0) start.template operator()<4>();
+    else start.template operator()<1>();
   });
 }
 

@@ -104,10 +104,6 @@ std::vector<Tensor> gradient_concat(const GradientArgs& args) {
 
 StorageRule moved(const Node&) { return {.rest = Storage::kMoved}; }  // of ops that only move elements
 
-template <class... Parts> [[noreturn]] void fail_shape(const At& x, const Parts&... parts) {
-  throw Error(ErrorKind::kShape, x.where.text() + ": " + text_of_parts(parts...));
-}
-
 // One strided copy serves split, concat and permute on every element type.
 // Copies `count` elements. Short runs use a loop, faster than a call of memmove.
 template <class Word> void copy_run(const Word* from, int64_t from_stride, Word* to, int64_t to_stride, int64_t count) {

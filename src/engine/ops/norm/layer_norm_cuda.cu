@@ -22,18 +22,17 @@ template <class T> struct NormForward {
   float *mean = nullptr, *rstd = nullptr;
 };
 
-// The factors of N neighbors from element `index` of a sample on; N divides `index` and 8.
-template <int N>
-LINNET_DEVICE void dropout_factors(const DropoutMask& mask, int64_t index, unsigned sample, float (&factor)[N]) {
+// Drops out of N neighbors from element `index` of a sample on; N divides `index` and 8.
+template <int N> LINNET_DEVICE void drop_out(const DropoutMask& mask, int64_t index, unsigned sample, float (&x)[N]) {
   static_assert(N == 1 || N == 4 || N == 8);
   const uint4 words = philox({static_cast<unsigned>(index / 8), kDenseDropout, 0, sample}, mask.key);
   if constexpr (N == 1) {
-    factor[0] = philox_value(words, static_cast<int>(index % 8)) >= mask.threshold ? mask.scale : 0;
+    x[0] = philox_value(words, static_cast<int>(index % 8)) >= mask.threshold ? x[0] * mask.scale : 0;
   } else {
     const bool second = N == 4 && index % 8 != 0;
     const unsigned w[4] = {second ? words.z : words.x, second ? words.w : words.y, words.z, words.w};
 #pragma unroll
-    for (int i = 0; i < N; ++i) factor[i] = (w[i / 2] >> (16 * (i % 2)) & 0xffff) >= mask.threshold ? mask.scale : 0;
+    for (int i = 0; i < N; ++i) x[i] = (w[i / 2] >> (16 * (i % 2)) & 0xffff) >= mask.threshold ? x[i] * mask.scale : 0;
   }
 }
 
@@ -69,13 +68,8 @@ template <class T, class Layout, bool kResidual> __global__ void __launch_bounds
       if (column >= width) continue;
       float add[kVector];
       load_vector(f + column, add);
-      if (drops) {
-        float factor[kVector];
-        dropout_factors(mask, start + column, sample, factor);
-#pragma unroll
-        for (int j = 0; j < kVector; ++j) add[j] = factor[j] == 0 ? 0 : add[j] * factor[j];
-      }
-      // Normalizes the sum as stored, which the gradient will read.
+      if (drops) drop_out(mask, start + column, sample, add);
+        // Normalizes the sum as stored, which the gradient will read.
 #pragma unroll
       for (int j = 0; j < kVector; ++j) v[i][j] = to_float(from_float<T>(v[i][j] + add[j]));
     }
@@ -266,10 +260,7 @@ template <class T, class Layout, bool kResidual> __global__ void __launch_bounds
       }
       store_vector(call.dx + row * width + column, d);
       if (!drops) continue;
-      float factor[kVector];
-      dropout_factors(mask, start + column, sample, factor);
-#pragma unroll
-      for (int j = 0; j < kVector; ++j) d[j] = factor[j] == 0 ? 0 : d[j] * factor[j];
+      drop_out(mask, start + column, sample, d);
       store_vector(call.df + row * width + column, d);
     }
   }

@@ -23,6 +23,26 @@ struct RopeRows {
   int64_t x_batch, x_row, y_batch, y_row;  // strides
 };
 
+// Turns the pairs of a row, kStep neighbors at once, 4 or 1.
+template <int kStep, class T>
+LINNET_DEVICE void turn_pairs(const RopeRows& rows, const float* cosines, const float* sines, const T* x, T* y) {
+  const int half = static_cast<int>(rows.half), pairs = static_cast<int>(rows.heads) * half;
+  for (int i = static_cast<int>(threadIdx.x) * kStep; i < pairs; i += kThreads * kStep) {
+    const int in_head = i % half, at = i / half * static_cast<int>(rows.head_size) + in_head;
+    float first[kStep], second[kStep], low[kStep], high[kStep];
+    load_vector(x + at, first);
+    load_vector(x + at + half, second);
+#pragma unroll
+    for (int k = 0; k < kStep; ++k) {
+      const float c = cosines[in_head + k], s = sines[in_head + k];
+      low[k] = first[k] * c - second[k] * s;
+      high[k] = second[k] * c + first[k] * s;
+    }
+    store_vector(y + at, low);
+    store_vector(y + at + half, high);
+  }
+}
+
 template <class T> __global__ void __launch_bounds__(kThreads)
     rope_kernel(RopeRows rows, RopeTurns turns, bool inverse, bool aligned, const T* x, T* y) {
   begin_kernel();
@@ -41,31 +61,9 @@ template <class T> __global__ void __launch_bounds__(kThreads)
   __syncthreads();
   x += b * rows.x_batch + t * rows.x_row, y += b * rows.y_batch + t * rows.y_row;
   const int head_size = static_cast<int>(rows.head_size), tail = head_size - 2 * half;
-  const int pairs = static_cast<int>(rows.heads) * half, heads_end = static_cast<int>(rows.heads) * head_size;
-  if (aligned) {
-    for (int i = static_cast<int>(threadIdx.x) * 4; i < pairs; i += kThreads * 4) {
-      const int in_head = i % half, at = i / half * head_size + in_head;
-      float first[4], second[4], low[4], high[4];
-      load4(x + at, first);
-      load4(x + at + half, second);
-#pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        const float c = cosines[in_head + k], s = sines[in_head + k];
-        low[k] = first[k] * c - second[k] * s;
-        high[k] = second[k] * c + first[k] * s;
-      }
-      store4(y + at, low);
-      store4(y + at + half, high);
-    }
-  } else {
-    for (int i = static_cast<int>(threadIdx.x); i < pairs; i += kThreads) {
-      const int in_head = i % half, at = i / half * head_size + in_head;
-      const float c = cosines[in_head], s = sines[in_head];
-      const float first = to_float(x[at]), second = to_float(x[at + half]);
-      y[at] = from_float<T>(first * c - second * s);
-      y[at + half] = from_float<T>(second * c + first * s);
-    }
-  }
+  const int heads_end = static_cast<int>(rows.heads) * head_size;
+  if (aligned) turn_pairs<4>(rows, cosines, sines, x, y);
+  else turn_pairs<1>(rows, cosines, sines, x, y);
   if (x == y) return;
   for (int i = static_cast<int>(threadIdx.x); i < static_cast<int>(rows.heads) * tail; i += kThreads) {
     const int at = i / tail * head_size + 2 * half + i % tail;
