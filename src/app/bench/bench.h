@@ -40,7 +40,6 @@ struct Workload {
 struct WorkloadOptions {
   double dropout = -1;  // below 0: the workload's own
   int64_t batch = 0;    // examples of a batch; 0: the workload's own
-  int64_t batch_or(int64_t own) const { return batch > 0 ? batch : own; }
 };
 
 struct WorkloadRow {

@@ -87,6 +87,7 @@ Sentences make_sentences(MadeNumbers& numbers, int64_t length) {
 // positions a row of which 15% of its tokens are used, AdamW 1e-4, dropout 0.1.
 
 Workload bert_workload(const WorkloadOptions& options, int64_t batch) {
+  if (options.batch > 0) batch = options.batch;
   constexpr int64_t kBatches = 8, kLength = 512, kMasked = 77;
   constexpr int32_t kPad = 0, kMask = 103, kFirstWord = 1000;
   EncoderConfig config;
@@ -130,6 +131,7 @@ Workload bert_workload(const WorkloadOptions& options, int64_t batch) {
 // vocabulary 50257), with AdamW and clipping, without dropout, on random tokens.
 
 Workload decoder_workload(const WorkloadOptions& options, DecoderConfig config, int64_t batch) {
+  if (options.batch > 0) batch = options.batch;
   constexpr int64_t kBatches = 8;
   if (options.dropout >= 0) config.dropout = options.dropout;
   const int64_t length = config.max_seq_len;
@@ -171,7 +173,7 @@ Workload lora_workload(const WorkloadOptions& options, WeightFormat storage) {
   DecoderConfig config =
       llama_kind({.vocab_size = 49152, .max_seq_len = 1024, .width = 576, .heads = 9, .layers = 30, .hidden = 1536});
   config.kv_heads = 3, config.tied_head = true;
-  Workload workload = decoder_workload(options, config, options.batch_or(8));
+  Workload workload = decoder_workload(options, config, 8);
   workload.model->visit([&](Module& module) {
     auto* linear = dynamic_cast<Linear*>(&module);
     if (!linear) return;
@@ -189,15 +191,17 @@ Workload lora_workload(const WorkloadOptions& options, WeightFormat storage) {
   return workload;
 }
 
-Workload cnn_workload(int64_t batch) {
+Workload cnn_workload(const WorkloadOptions& options, int64_t batch) {
   constexpr int64_t kImages = 8192;
-  Workload workload = image_workload(std::make_shared<Cnn>(CnnConfig{}), batch, kImages);
+  Workload workload =
+      image_workload(std::make_shared<Cnn>(CnnConfig{}), options.batch > 0 ? options.batch : batch, kImages);
   workload.learning_rate = 1e-3;
   return workload;
 }
 
-Workload resnet_workload(int64_t depth, int64_t size, int64_t batch) {
+Workload resnet_workload(const WorkloadOptions& options, int64_t depth, int64_t size, int64_t batch) {
   ResNetConfig config{.depth = depth, .images = {size, size, 3, 10}};
+  if (options.batch > 0) batch = options.batch;
   Workload workload = image_workload(std::make_shared<ResNet>(config), batch, 8 * batch);
   workload.optimizer = {.kind = OptimizerAttrs::Kind::kSgd, .momentum = 0.9, .weight_decay = 1e-4};
   workload.learning_rate = 0.02;
@@ -252,24 +256,20 @@ const std::vector<Row>& rows() {
       {"r-128", "the same, length 128", [](auto& o) { return transformer_workload(o, 128); }},
       {"r-256", "the same, length 256", [](auto& o) { return transformer_workload(o, 256); }},
       {"r-384", "the same, length 384", [](auto& o) { return transformer_workload(o, 384); }},
-      {"cnn-128", "conv 3x3 + relu + pool + dense on 28x28, batch 128",
-          [](auto& o) { return cnn_workload(o.batch_or(128)); }},
-      {"cnn-1024", "the same, batch 1024", [](auto& o) { return cnn_workload(o.batch_or(1024)); }},
-      {"resnet20", "ResNet-20 on 32x32, batch 128", [](auto& o) { return resnet_workload(20, 32, o.batch_or(128)); }},
-      {"resnet18", "ResNet-18 on 224x224, batch 8", [](auto& o) { return resnet_workload(18, 224, o.batch_or(8)); }},
+      {"cnn-128", "conv 3x3 + relu + pool + dense on 28x28, batch 128", [](auto& o) { return cnn_workload(o, 128); }},
+      {"cnn-1024", "the same, batch 1024", [](auto& o) { return cnn_workload(o, 1024); }},
+      {"resnet20", "ResNet-20 on 32x32, batch 128", [](auto& o) { return resnet_workload(o, 20, 32, 128); }},
+      {"resnet18", "ResNet-18 on 224x224, batch 8", [](auto& o) { return resnet_workload(o, 18, 224, 8); }},
       {"gpt-6l", "GPT, 6 layers, d 384, 8 x 256 tokens, vocabulary 65",
-          [](auto& o) { return gpt_workload(o, false, o.batch_or(8)); }},
-      {"gpt2-124m", "GPT-2 124M, 2 x 1024 tokens", [](auto& o) { return gpt_workload(o, true, o.batch_or(2)); }},
-      {"gpt2-124m-8", "the same, 8 x 1024 tokens, for a GPU",
-          [](auto& o) { return gpt_workload(o, true, o.batch_or(8)); }},
+          [](auto& o) { return gpt_workload(o, false, 8); }},
+      {"gpt2-124m", "GPT-2 124M, 2 x 1024 tokens", [](auto& o) { return gpt_workload(o, true, 2); }},
+      {"gpt2-124m-8", "the same, 8 x 1024 tokens, for a GPU", [](auto& o) { return gpt_workload(o, true, 8); }},
       {"lora-135m", "adapters of rank 16 beside a frozen Llama of 135M in bf16, 8 x 1024 tokens, for a GPU",
           [](auto& o) { return lora_workload(o, WeightFormat::kBf16); }},
       {"lora-135m-int4", "the same, frozen weights of 4 bits",
           [](auto& o) { return lora_workload(o, WeightFormat::kInt4Blocks); }},
-      {"bert-base", "BERT-base, masked language model, 4 x 512 tokens",
-          [](auto& o) { return bert_workload(o, o.batch_or(4)); }},
-      {"bert-base-32", "the same, 32 x 512 tokens, for a GPU",
-          [](auto& o) { return bert_workload(o, o.batch_or(32)); }},
+      {"bert-base", "BERT-base, masked language model, 4 x 512 tokens", [](auto& o) { return bert_workload(o, 4); }},
+      {"bert-base-32", "the same, 32 x 512 tokens, for a GPU", [](auto& o) { return bert_workload(o, 32); }},
   };
   return rows;
 }
