@@ -130,7 +130,7 @@ std::string assign_field(const ConfigKey& key, Config& config, FieldValue value)
   if (std::holds_alternative<double>(value)) number = std::get<double>(value);
   bool accepted = number >= key.least && (key.below_most ? number < key.most : number <= key.most);
   if (const std::string* text = std::get_if<std::string>(&value); text && !key.choices.empty())
-    accepted = std::ranges::find(key.choices, *text) != key.choices.end();
+    accepted = contains(key.choices, *text);
   if (!accepted) {
     std::string problem = name + " must be " + range_text(key) + ", got " + value_text(value);
     if (!key.choices.empty()) problem += did_you_mean(std::get<std::string>(value), key.choices);
@@ -141,7 +141,7 @@ std::string assign_field(const ConfigKey& key, Config& config, FieldValue value)
 }
 
 std::span<const char* const> section_names() { return kSections; }
-bool is_section(std::string_view name) { return std::ranges::find(kSections, name) != kSections.end(); }
+bool is_section(std::string_view name) { return contains(kSections, name); }
 
 bool is_short_form(std::string_view section, std::string_view name) {
   for (const ShortForm& form : kShortForms)

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include "base/fail.h"
+#include "base/functions.h"
 #include "base/numbers.h"
 #include "base/text.h"
 #include "config/config.h"
@@ -151,13 +152,10 @@ void check_data(const Config& config) {
 void check_task(const Config& config) {
   const TaskRow& task = task_row(config);
   const std::string &architecture = config.model.architecture, &metric = config.train.metric;
-  const auto has = [](std::span<const std::string_view> names, const std::string& name) {
-    return std::ranges::find(names, name) != names.end();
-  };
-  if (!has(task.architectures, architecture))
+  if (!contains(task.architectures, architecture))
     fail_user("config: architecture = \"", architecture, "\" does not go with task = \"", config.data.task, "\"; \"",
         task.architectures.front(), "\" does");
-  require(metric == "loss" || has(task.metrics, metric),
+  require(metric == "loss" || contains(task.metrics, metric),
       "task = \"" + config.data.task + "\" has no metric \"" + metric + "\"; it has loss" +
           joined(task.metrics, "", [](std::string_view name) { return ", " + std::string(name); }));
 }

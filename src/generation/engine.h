@@ -172,7 +172,6 @@ class CausalGenerator {
 
   // Inside a listener: the logits that the token was picked from.
   std::span<const float> last_logits() const { return last_logits_; }
-  std::vector<const Plan*> plans() const { return engine_.plans(); }  // for reports
 
  private:
   Engine engine_;

@@ -75,7 +75,7 @@ class PretrainedCoder : public TextCoder {
     return roles.begin != kNoToken ? roles.begin : roles.end;
   }
   std::unique_ptr<TextFlow> flow(std::span<const int32_t> context) const override {
-    return std::make_unique<PretrainedFlow>(*tokenizer_, context);
+    return flow_of(*tokenizer_, context);
   }
   void save(const std::string& folder) const override { tokenizer_->save(folder, kStem); }
   const PretrainedTokenizer* pretrained() const override { return tokenizer_.get(); }
@@ -116,6 +116,10 @@ class NumberCoder : public TextCoder {
 
 std::unique_ptr<TextFlow> TextCoder::flow(std::span<const int32_t>) const {
   return std::make_unique<SingleFlow>(*this);
+}
+
+std::unique_ptr<TextFlow> flow_of(const PretrainedTokenizer& tokenizer, std::span<const int32_t> context) {
+  return std::make_unique<PretrainedFlow>(tokenizer, context);
 }
 
 std::unique_ptr<TextCoder> make_number_coder(int64_t vocab_size) { return std::make_unique<NumberCoder>(vocab_size); }

@@ -41,6 +41,9 @@ class TextCoder {
   virtual void save(const std::string& folder) const = 0;
 };
 
+// Tokens that follow `context`, with a model folder's tokenizer.
+std::unique_ptr<TextFlow> flow_of(const PretrainedTokenizer& tokenizer, std::span<const int32_t> context = {});
+
 std::unique_ptr<TextCoder> make_character_coder(std::unique_ptr<Tokenizer> tokenizer);
 std::unique_ptr<TextCoder> make_pretrained_coder(std::unique_ptr<PretrainedTokenizer> tokenizer);
 // Opens a model folder's tokenizer, or a tokenizer file.

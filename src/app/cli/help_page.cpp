@@ -346,11 +346,8 @@ std::string man_page(const CommandDescription& root, const std::vector<std::stri
   append_arguments(out, command, false, "ARGUMENTS");
   append_arguments(out, command, true, "OPTIONS");
   if (!command.subcommands.empty()) out += ".SH COMMANDS\n";
-  for (const CommandDescription& child : command.subcommands) {
-    std::vector<std::string> below = path;
-    below.push_back(child.name);
-    append_item(out, man_page_name(below) + "(1)", child.help);
-  }
+  for (const CommandDescription& child : command.subcommands)
+    append_item(out, name + "-" + child.name + "(1)", child.help);
   out += ".SH EXIT STATUS\n";
   for (const auto& [code, meaning] : {std::pair{"0", "Done, or stopped by a signal after saving."},
            {"2", "Something the user or the machine can change: arguments, configuration, files, memory, disk."},

@@ -63,8 +63,7 @@ bool InputLines::next_text(std::string& line) {
   if (text.ends_with('\r')) text.remove_suffix(1);
   if (const size_t at = invalid_utf8_at(text); at != std::string_view::npos)
     fail_user("standard input: line ", number_, ", byte ", at + 1, ": not valid UTF-8");
-  if (number_ == 1 && text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // a byte order mark
-  line = text;
+  line = number_ == 1 ? without_mark(text) : text;
   return true;
 }
 

@@ -8,11 +8,13 @@
 #include "data/examples/text/token_chunks.h"
 
 namespace linnet {
-std::span<const int32_t> Batch::ids(const char* name) const {
+template <class T> std::span<const T> Batch::values(const char* name) const {
   const auto* found = find_item(arrays, std::string_view(name), &BatchArray::name);
   if (!found) fail_internal("a batch without ", name);
-  return {reinterpret_cast<const int32_t*>(found->bytes.data()), found->bytes.size() / sizeof(int32_t)};
+  return {reinterpret_cast<const T*>(found->bytes.data()), found->bytes.size() / sizeof(T)};
 }
+template std::span<const int32_t> Batch::values(const char* name) const;
+template std::span<const float> Batch::values(const char* name) const;
 
 OwnedBatch::OwnedBatch(const std::vector<BatchInput>& inputs) {
   for (const BatchInput& input : inputs) batch.arrays.push_back({input.name, memory_.emplace_back(input.bytes)});

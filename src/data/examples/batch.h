@@ -49,8 +49,12 @@ struct BatchPosition {
 struct Batch : BatchPosition {
   std::vector<BatchArray> arrays;
 
-  // The values of an int32 array; internal error if there is none of that name.
-  std::span<const int32_t> ids(const char* name) const;
+  // The values of an array; internal error if there is none of that name.
+  std::span<const int32_t> ids(const char* name) const { return values<int32_t>(name); }
+  std::span<const float> floats(const char* name) const { return values<float>(name); }
+
+ private:
+  template <class T> std::span<const T> values(const char* name) const;
 };
 
 // A graph input that batches fill, and its most bytes for any shape.

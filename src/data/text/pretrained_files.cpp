@@ -11,19 +11,10 @@ namespace {
 constexpr const char* kQwen2Expression =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-// Lines may end in \r\n; the last one needs no end.
-std::vector<std::string_view> lines_of(std::string_view text) {
-  std::vector<std::string_view> lines = split(without_mark(text), '\n');
-  if (lines.back().empty()) lines.pop_back();
-  for (std::string_view& line : lines)
-    if (line.ends_with('\r')) line.remove_suffix(1);
-  return lines;
-}
-
 // A first line "#version: 0.2", then "a b" on each line.
 Json read_merge_lines(std::string_view text, const std::string& path) {
   Json merges = Json::array();
-  const std::vector<std::string_view> lines = lines_of(text);
+  const std::vector<std::string_view> lines = split_lines(text);
   for (size_t i = 0; i < lines.size(); ++i) {
     const std::string_view line = lines[i];
     if (line.empty() || (i == 0 && line.starts_with("#version"))) continue;
@@ -38,7 +29,7 @@ Json read_merge_lines(std::string_view text, const std::string& path) {
 
 Json read_piece_lines(std::string_view text, const std::string& path) {
   Json vocabulary = Json::object();
-  const std::vector<std::string_view> lines = lines_of(text);
+  const std::vector<std::string_view> lines = split_lines(text);
   for (size_t id = 0; id < lines.size(); ++id) {
     if (invalid_utf8_at(lines[id]) != std::string_view::npos)
       fail_user("'", path, "' line ", id + 1, ": not valid UTF-8");

@@ -125,27 +125,27 @@ void HttpSession::timed_out() {
 }
 
 void HttpSession::read_head() {
-  state_ = buffer_.size() > 0 ? kReading : kIdle;
   request_ = {}, id_.clear(), note_.clear(), abort_ = nullptr, answered_ = streaming_ = false, status_ = 0;
   parser_.emplace();
   parser_->header_limit(server_.limits.header_bytes);
   parser_->body_limit(server_.limits.body_bytes);
-  if (state_ == kReading) {
-    began_ = Clock::now();
-    set_timer(server_.limits.read_seconds);
-    return parse_head();
-  }
+  if (buffer_.size() > 0) return begin_head();
+  state_ = kIdle;
   idle_since_ = Clock::now();
   set_timer(server_.draining ? 1 : server_.limits.idle_seconds);
   // The first bytes tell an idle connection from one with a slow request.
   socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code error) {
     if (self->state_ != kIdle) return;
     if (error) return self->close();
-    self->state_ = kReading;
-    self->began_ = Clock::now();
-    self->set_timer(self->server_.limits.read_seconds);
-    self->parse_head();
+    self->begin_head();
   });
+}
+
+void HttpSession::begin_head() {
+  state_ = kReading;
+  began_ = Clock::now();
+  set_timer(server_.limits.read_seconds);
+  parse_head();
 }
 
 // Like http::async_read_header(), which would accept folded lines.

@@ -89,6 +89,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   enum State { kIdle, kReading, kParked, kAnswering, kClosing, kClosed };
 
   void read_head();
+  void begin_head();
   void parse_head();
   void got_head(error_code error);
   void fail_read(int status, const std::string& message);

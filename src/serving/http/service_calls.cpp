@@ -6,6 +6,7 @@
 #include "models/families/sentence_embedder.h"
 #include "serving/http/service.h"
 #include "tasks/texts/text_classifier.h"
+#include "tasks/texts/text_records.h"
 
 namespace linnet {
 namespace {
@@ -197,12 +198,7 @@ void Service::find_spans(InputCall call, const Exchange& exchange) {
       fail_api(422, "inputs",
           has_question ? "the model labels the words of texts, and an input has a question"
                        : "the model answers questions: each input is {\"question\": ..., \"context\": ...}");
-    std::string text = std::move(call.texts[i]);
-    if (has_question) {
-      std::ranges::replace(text, '\t', ' ');
-      text += '\t' + *call.pairs[i];
-    }
-    texts.push_back(std::move(text));
+    texts.push_back(has_question ? with_tab(call.texts[i], *call.pairs[i]) : call.texts[i]);
   }
   std::vector<Json> found;
   try {

@@ -277,23 +277,18 @@ GenerationChoice choose(
   return choice;
 }
 
+// Of the project's own tokenizers, which may take back a blank at the end, but nothing before it.
 class TargetFlow : public TextFlow {
  public:
-  explicit TargetFlow(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {
-    if (const auto* pretrained = dynamic_cast<const PretrainedTokenizer*>(&tokenizer)) stream_.emplace(*pretrained);
-  }
+  explicit TargetFlow(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
   std::string push(int32_t token) override {
-    if (stream_) return stream_->push(token);
     ids_.push_back(token);
     const std::string text = tokenizer_.decode(ids_);
-    // The project's own tokenizers may take back a blank at the end, but nothing before it.
     return text.size() > shown_ ? text.substr(std::exchange(shown_, text.size())) : "";
   }
-  std::string finish() override { return stream_ ? stream_->finish() : ""; }
 
  private:
   const Tokenizer& tokenizer_;
-  std::optional<TextStream> stream_;
   std::vector<int32_t> ids_;
   size_t shown_ = 0;
 };
@@ -309,9 +304,8 @@ class SourceGeneration : public TextModel {
   }
 
   std::string piece_of(int32_t token) const override {
-    const auto* pretrained = dynamic_cast<const PretrainedTokenizer*>(opened_.tokenizers.target.get());
-    return pretrained ? pretrained->decode(std::span(&token, 1), false)
-                      : opened_.tokenizers.target->decode(std::span(&token, 1));
+    return pretrained_target_ ? pretrained_target_->decode(std::span(&token, 1), false)
+                              : opened_.tokenizers.target->decode(std::span(&token, 1));
   }
 
   bool has_chat_template() const override { return false; }
@@ -358,9 +352,9 @@ class SourceGeneration : public TextModel {
     TextJob job{.prompt = encode_source(opened_, frame, request),
         .choice = choose(request.options, opened_, author_, warn),
         .begin = frame.target_begin};
-    add_special_stops(
-        dynamic_cast<const PretrainedTokenizer*>(opened_.tokenizers.target.get()), request.options.stop, job);
-    job.flow = [this] { return std::make_unique<TargetFlow>(*opened_.tokenizers.target); };
+    add_special_stops(pretrained_target_, request.options.stop, job);
+    if (pretrained_target_) job.flow = [this] { return flow_of(*pretrained_target_); };
+    else job.flow = [this] { return std::make_unique<TargetFlow>(*opened_.tokenizers.target); };
     return job;
   }
 
@@ -381,6 +375,8 @@ class SourceGeneration : public TextModel {
   void load_model(const SourceOptions& plan) { load(opened_.folder, *opened_.model, plan, opened_.weights()); }
 
   const OpenedTranslationModel opened_;
+  const PretrainedTokenizer* const pretrained_target_ =  // null: one of the project's own
+      dynamic_cast<const PretrainedTokenizer*>(opened_.tokenizers.target.get());
   const GenerationConfig author_;  // empty for runs
 };
 }  // namespace

@@ -133,13 +133,9 @@ void read_request(const JsonObject& json, TextRequest& request) {
 
 // Calls use(line, number); a line may end in "\r\n". User error for invalid UTF-8.
 template <class Use> void for_each_line(std::string_view lines, const std::string& name, const Use& use) {
-  if (lines.starts_with("\xEF\xBB\xBF")) lines.remove_prefix(3);  // a byte order mark
-  for (int64_t number = 1; !lines.empty(); ++number) {
-    const size_t end = lines.find('\n');
-    std::string_view line = lines.substr(0, end);
-    lines.remove_prefix(end == std::string_view::npos ? lines.size() : end + 1);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    const std::string where = name + ", line " + std::to_string(number);
+  int64_t number = 0;
+  for (const std::string_view line : split_lines(lines)) {
+    const std::string where = name + ", line " + std::to_string(++number);
     if (const size_t at = invalid_utf8_at(line); at != std::string_view::npos)
       fail_user(where, ": byte ", at + 1, " is not valid UTF-8");
     use(line, where);

@@ -282,9 +282,8 @@ ImageDataset load_labelled_images(const Config& config, const std::string& folde
     std::string split;
     return load_image_split(named, split);
   }
-  ImageDataset all = is_table ? load_image_table(images, config, format.class_names)
-                              : read_image_folder(images, format.class_names, loading_of(config));
-  return all;
+  return is_table ? load_image_table(images, config, format.class_names)
+                  : read_image_folder(images, format.class_names, loading_of(config));
 }
 
 void export_image_run(const std::string& folder, const std::string& out) {

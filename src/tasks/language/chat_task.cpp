@@ -11,6 +11,8 @@
 
 namespace linnet {
 namespace {
+constexpr const char* kConversations = "conversations";
+
 Json message(const char* role, const std::string& content) { return {{"role", role}, {"content", content}}; }
 
 void append(Json& messages, const Json& part, const char* role, const std::string& where) {
@@ -81,13 +83,8 @@ std::vector<TargetedTokens> read_chats(
   if (several > 0)
     log_info(std::to_string(several) + " of " + std::to_string(all) +
              " conversations are learned answer by answer: the chat template writes earlier turns differently");
-  tell_cut_records("conversations", all, cut, all - learned, longest, *language.model);
+  tell_cut_records(kConversations, all, cut, all - learned, longest, *language.model);
   return chats;
-}
-
-auto load_chats(const Config& config, const LanguageModel& language, const std::string& folder) {
-  return load_records<TargetedTokens>(
-      config, "conversations", [&](const std::string& file) { return read_chats(file, config, language, folder); });
 }
 
 TaskEvaluation evaluate_rows(LanguageSession& session, PackedRows& rows, const SharedWork& ranks) {
@@ -98,7 +95,7 @@ TaskEvaluation evaluate_rows(LanguageSession& session, PackedRows& rows, const S
 
 class ChatTask : public TunedLanguageTask<TargetedTokens> {
  public:
-  explicit ChatTask(const Config& config) : TunedLanguageTask(config, "conversations") {}
+  explicit ChatTask(const Config& config) : TunedLanguageTask(config, kConversations) {}
 
   std::unique_ptr<Session> make_session(const Config& config, bool verify) override {
     return std::make_unique<LanguageSession>(config, language_.model,
@@ -116,7 +113,8 @@ class ChatTask : public TunedLanguageTask<TargetedTokens> {
 
  protected:
   std::pair<std::vector<TargetedTokens>, std::vector<TargetedTokens>> load(const std::string& folder) override {
-    return load_chats(config_, language_, folder);
+    return load_records<TargetedTokens>(
+        config_, kConversations, [&](const std::string& file) { return read_chats(file, config_, language_, folder); });
   }
   void begin() override {
     rows_.emplace(train_, session().chunks, static_cast<uint64_t>(config_.train.seed));
@@ -134,9 +132,8 @@ std::unique_ptr<SessionTask> make_chat_task(const Config& config) { return std::
 
 TaskEvaluation evaluate_chats(
     const OpenedLanguageModel& opened, const Config& config, const std::string& path, const std::string& split) {
-  const auto chats = records_to_evaluate(
-      config, path, split, [&](const std::string& file) { return read_chats(file, config, opened, opened.folder); },
-      [&] { return load_chats(config, opened, opened.folder); });
+  const auto chats = records_to_evaluate<TargetedTokens>(config, kConversations, path, split,
+      [&](const std::string& file) { return read_chats(file, config, opened, opened.folder); });
   LanguageSession session(config, opened.model, {.training = false, .packed = true});
   take_model_weights(session, opened.folder, "", opened.weights());
   PackedRows rows(chats, session.chunks, 0);

@@ -10,8 +10,6 @@
 
 namespace linnet {
 namespace {
-constexpr const char* kConfigFolder = "/pretrained";  // in a run folder: the initial model's config.json
-
 DecoderConfig decoder_config(const Config& config, int64_t vocab_size) {
   const ModelConfig& m = config.model;
   const DecoderConfig sizes{.vocab_size = vocab_size,
@@ -59,17 +57,14 @@ std::vector<int32_t> LanguageModel::ends() const {
 
 void LanguageModel::save_assets(const std::string& folder) const {
   coder->save(folder);
-  if (!pretrained) return;
-  make_directories(folder + kConfigFolder);
-  pretrained->config.save(folder + kConfigFolder + "/config.json");
-  keep_generation_config(*pretrained, folder);
+  if (pretrained) save_description(*pretrained, pretrained->config, folder);
 }
 
 LanguageModel make_language_model(
     const Config& config, std::shared_ptr<const TextCoder> coder, const std::string& assets, bool to_plan) {
   LanguageModel language;
   language.coder = std::move(coder);
-  const std::string kept = assets + kConfigFolder + "/config.json";
+  const std::string kept = model_description(assets) + "/config.json";
   if (!assets.empty() && file_exists(kept)) {
     set_language_model(language, new_pretrained(ConfigFile(kept)));
   } else if (!config.model.from.empty()) {

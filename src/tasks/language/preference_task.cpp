@@ -206,11 +206,6 @@ class PairReader {
   std::optional<ChatTemplate> chat_;  // set once there are messages
 };
 
-auto load_preference_pairs(const Config& config, const LanguageModel& language, const std::string& folder) {
-  return load_records<PreferencePair>(
-      config, "pairs", [&](const std::string& file) { return PairReader(config, language, folder).read(file); });
-}
-
 class PreferenceTask : public TunedLanguageTask<PreferencePair> {
  public:
   explicit PreferenceTask(const Config& config) : TunedLanguageTask(config, "pairs of answers") {}
@@ -238,7 +233,8 @@ class PreferenceTask : public TunedLanguageTask<PreferencePair> {
 
  protected:
   std::pair<std::vector<PreferencePair>, std::vector<PreferencePair>> load(const std::string& folder) override {
-    return load_preference_pairs(config_, language_, folder);
+    return load_records<PreferencePair>(
+        config_, "pairs", [&](const std::string& file) { return PairReader(config_, language_, folder).read(file); });
   }
   void begin() override {
     batches_.emplace(train_, session().pairs, session().lengths, static_cast<uint64_t>(config_.train.seed));
@@ -258,10 +254,8 @@ std::unique_ptr<SessionTask> make_preference_task(const Config& config) {
 
 TaskEvaluation evaluate_preferences(
     const OpenedLanguageModel& opened, const Config& config, const std::string& path, const std::string& split) {
-  std::vector<PreferencePair> pairs = records_to_evaluate(
-      config, path, split,
-      [&](const std::string& file) { return PairReader(config, opened, opened.folder).read(file); },
-      [&] { return load_preference_pairs(config, opened, opened.folder); });
+  auto pairs = records_to_evaluate<PreferencePair>(config, "pairs", path, split,
+      [&](const std::string& file) { return PairReader(config, opened, opened.folder).read(file); });
   PreferenceSession session(config, opened.model, false, true);
   take_memory(session, "");
   load_reference(session, config);

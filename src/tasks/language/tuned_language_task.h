@@ -122,10 +122,10 @@ template <class Record> class TunedLanguageTask : public SessionTask {
 };
 
 // Records of `path`, by read(path), or if empty of the run's split: test_text or validation records.
-template <class Read, class Load> auto records_to_evaluate(
-    const Config& config, const std::string& path, const std::string& split, const Read& read, const Load& load) {
+template <class Record, class Read> std::vector<Record> records_to_evaluate(
+    const Config& config, const char* what, const std::string& path, const std::string& split, const Read& read) {
   if (!path.empty()) return read(path);
-  if (split != "test") return load().second;
+  if (split != "test") return load_records<Record>(config, what, read).second;
   if (config.data.test_text.empty()) fail_user("the run's configuration names no test_text; --data FILE names one");
   return read(data_path(config.data, config.data.test_text));
 }

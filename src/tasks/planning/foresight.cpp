@@ -1,4 +1,3 @@
-#include <tuple>
 #include "base/error.h"
 #include "base/log.h"
 #include "config/config.h"
@@ -117,8 +116,7 @@ Foresight best_of_layout(ForesightRequest request, const RankLayout& layout, dou
   std::optional<Foresight> best;
   const auto try_it = [&] {
     Foresight found = foresee_beside(request, layout, alone);
-    const auto order = [](const Foresight& f) { return std::tuple(f.fits, f.groups_per_second); };
-    const bool is_better = !best || order(found) > order(*best);
+    const bool is_better = !best || found.order() > best->order();
     if (is_better) best = std::move(found);
     return is_better;
   };
@@ -181,8 +179,7 @@ LayoutSearch search_layouts(ForesightRequest request, int ranks) {
     if (is_possible(search_it, &why)) continue;
     if (search.refused++ == 0) search.why_refused = layout_text(layout) + ": " + why;
   }
-  std::ranges::stable_sort(
-      search.found, std::ranges::greater{}, [](const Foresight& f) { return std::tuple(f.fits, f.groups_per_second); });
+  std::ranges::stable_sort(search.found, std::ranges::greater{}, &Foresight::order);
   return search;
 }
 }  // namespace linnet

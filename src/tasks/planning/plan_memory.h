@@ -1,5 +1,6 @@
 // `linnet plan`: what a run would take, without running it.
 #pragma once
+#include <tuple>
 #include "config/config.h"
 #include "distributed/simulate/training_step.h"
 #include "training/run/memory_report.h"
@@ -93,6 +94,8 @@ struct Foresight {
   // Steps a second times data groups; ranks layouts.
   double groups_per_second = 0;
   TrainingStep simulated;  // for a trace
+
+  auto order() const { return std::tuple(fits, groups_per_second); }  // the better layout has the greater one
 };
 
 // User error for a layout that the model or its batches do not allow.

@@ -306,11 +306,7 @@ TextRecords read_answers(const std::string& path, const DataConfig&) {
 
 void for_each_question(const std::string& path, const DataConfig& data, const UseText& use) {
   if (!has_json(path)) return for_each_text(path, data, true, use);
-  for_each_record(path, false, [&](const TextRecord& record) {
-    std::string question = record.text;
-    std::ranges::replace(question, '\t', ' ');
-    use(question + '\t' + record.pair);
-  });
+  for_each_record(path, false, [&](const TextRecord& record) { use(with_tab(record.text, record.pair)); });
 }
 
 std::vector<TextRange> text_ranges(const Json& list) {

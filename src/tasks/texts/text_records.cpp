@@ -120,11 +120,7 @@ struct Row {
   const std::string& where;
 
   std::string text(const std::string& name) const { return record_text(record, name, where); }
-  std::string pair() const {
-    std::string first = text(columns.text);
-    std::ranges::replace(first, '\t', ' ');
-    return first + '\t' + text(columns.pair);
-  }
+  std::string pair() const { return with_tab(text(columns.text), text(columns.pair)); }
 };
 
 // Calls use(row) for each record. `headings`: names that mark a tab-separated file's first line as heading, beside
@@ -206,6 +202,11 @@ std::vector<std::string> other_texts(const Json& record, const Columns& columns,
   return others;
 }
 }  // namespace
+
+std::string with_tab(std::string first, const std::string& second) {
+  std::ranges::replace(first, '\t', ' ');
+  return first + '\t' + second;
+}
 
 double number_of(const Json& label, const std::string& where) {
   const double value = as_number(label);

@@ -20,13 +20,6 @@ namespace linnet {
 namespace {
 constexpr int64_t kAssumedTexts = 10'000;
 
-std::span<const float> floats(const Batch& batch, const char* name) {
-  for (const BatchArray& array : batch.arrays)
-    if (std::string_view(array.name) == name)
-      return {reinterpret_cast<const float*>(array.bytes.data()), array.bytes.size() / sizeof(float)};
-  fail_internal("a batch of texts has no ", name);
-}
-
 // Contrastive batches too large for memory (GradCache, Gao et al. 2021): all parts are embedded first; then each part
 // is embedded again and trained with the gradient of the whole loss.
 class CachedBatches : public BatchSource {
@@ -81,8 +74,8 @@ class CachedBatches : public BatchSource {
       part.batch.shape_index = batch.shape_index;
       for (const BatchArray& array : batch.arrays) part.keep(array.name, array.bytes.data(), array.bytes.size());
       const size_t first = (group_.size() - 1) * static_cast<size_t>(session_.rows);
-      std::ranges::copy(floats(batch, "weights"), weights_.begin() + first);
-      std::ranges::copy(floats(batch, "labels"), labels_.begin() + first);
+      std::ranges::copy(batch.floats("weights"), weights_.begin() + first);
+      std::ranges::copy(batch.floats("labels"), labels_.begin() + first);
       const std::span<const float> embedded = session_.embed_training(part.batch);
       for_each_run(first, [&](size_t whole, size_t own, size_t count) {
         std::copy_n(embedded.begin() + own, count, embeddings_.begin() + whole);

@@ -8,7 +8,6 @@
 
 namespace linnet {
 namespace {
-constexpr const char* kConfigFile = "/pretrained/config.json";
 constexpr int64_t kFolderLength = 512;  // most tokens of a side, for model folders without a limit
 
 ConfigFile t5_file(const Config& config, const TokenizerPair& tokenizers) {
@@ -95,9 +94,7 @@ void TranslationModel::save_assets(const std::string& folder) const {
     file.set("tie_word_embeddings", t5->config.tied_head);
     file.set("scale_decoder_outputs", t5->config.scaled_head);
   }
-  make_directories(folder + "/pretrained");
-  file.save(folder + kConfigFile);
-  keep_generation_config(*pretrained, folder);
+  save_description(*pretrained, file, folder);
 }
 
 TranslationModel make_translation_model(const Config& config, TokenizerPair tokenizers) {
@@ -130,7 +127,8 @@ TranslationModel open_translation_folder(
 
 TranslationModel load_translation_run(const Config& config, const std::string& folder) {
   TokenizerPair tokenizers = load_tokenizers(config, folder);
-  if (!file_exists(folder + kConfigFile)) return make_translation_model(config, std::move(tokenizers));
+  if (!file_exists(model_description(folder) + "/config.json"))
+    return make_translation_model(config, std::move(tokenizers));
   TranslationModel model;
   model.tokenizers = std::move(tokenizers);
   set_translation_model(model, open_run_model(folder));

@@ -24,10 +24,12 @@ void save_pretrained_assets(
   }
 }
 
-void keep_generation_config(const PretrainedModel& model, const std::string& run) {
-  const std::string path = model.folder + "/" + kGeneration;
+void save_description(const PretrainedModel& model, const ConfigFile& config, const std::string& run) {
+  const std::string description = model_description(run), path = model.folder + "/" + kGeneration;
+  make_directories(description);
+  config.save(description + kConfigFile);
   if (!model.folder.empty() && file_exists(path))
-    write_file_atomically(model_description(run) + "/" + kGeneration, read_file(path));
+    write_file_atomically(description + "/" + kGeneration, read_file(path));
 }
 
 std::map<std::string, std::string> generation_files(const std::string& run) {

@@ -33,8 +33,8 @@ void save_pretrained_assets(
 
 // The folder within a run that describes its model like a model folder.
 std::string model_description(const std::string& run);
-// Keeps the generation_config.json of the initial model for the run's generation and exports.
-void keep_generation_config(const PretrainedModel& model, const std::string& run);
+// Saves `config` there, with the generation_config.json of the initial model for the run's generation and exports.
+void save_description(const PretrainedModel& model, const ConfigFile& config, const std::string& run);
 GenerationConfig run_generation_config(const std::string& run);
 std::map<std::string, std::string> generation_files(const std::string& run);
 PretrainedModel open_run_model(const std::string& folder);

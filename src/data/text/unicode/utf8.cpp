@@ -1,6 +1,7 @@
 #include "data/text/unicode/utf8.h"
 #include <array>
 #include "base/functions.h"
+#include "base/text.h"
 
 namespace linnet {
 namespace {
@@ -114,6 +115,14 @@ bool is_white_space(char32_t c) {
   if (c < 0x80) return c == ' ' || (c >= 0x09 && c <= 0x0D);
   return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
          c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+std::vector<std::string_view> split_lines(std::string_view text) {
+  std::vector<std::string_view> lines = split(without_mark(text), '\n');
+  if (lines.back().empty()) lines.pop_back();
+  for (std::string_view& line : lines)
+    if (line.ends_with('\r')) line.remove_suffix(1);
+  return lines;
 }
 
 std::vector<std::string_view> split_white_space(std::string_view text, bool (*is_space)(char32_t)) {

@@ -65,6 +65,8 @@ std::vector<std::string_view> split_white_space(std::string_view text, bool (*is
 inline std::string_view without_mark(std::string_view text) {
   return text.starts_with("\xEF\xBB\xBF") ? text.substr(3) : text;
 }
+// The lines of such a text, as views; they may end in \r\n, and the last one needs no end.
+std::vector<std::string_view> split_lines(std::string_view text);
 
 // Classes of characters as in the tokenizers library, whose tables are of several versions of Unicode: utf8proc's are
 // restricted to what such a version assigned.

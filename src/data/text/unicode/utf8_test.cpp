@@ -55,5 +55,13 @@ TEST(Utf8, SplitsAtEveryKindOfWhiteSpace) {
   EXPECT_TRUE(split_white_space(" \t ").empty());
   EXPECT_TRUE(split_white_space("").empty());
 }
+
+TEST(Utf8, SplitsLines) {
+  const std::string mark = "\xEF\xBB\xBF", text = mark + "ein\r\n\nWort\n" + mark;
+  const std::vector<string_view> expected = {"ein", "", "Wort", mark};
+  EXPECT_EQ(split_lines(text), expected);
+  EXPECT_EQ(split_lines("ein\n"), std::vector<string_view>{"ein"});
+  EXPECT_TRUE(split_lines("").empty());
+}
 }  // namespace
 }  // namespace linnet
