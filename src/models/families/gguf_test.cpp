@@ -254,13 +254,17 @@ TEST(Gguf, KeepsBlocksInMemoryForInference) {
   }
 }
 
-// Of a file with these keys and `size` rows of an embedding.
-std::unique_ptr<PretrainedTokenizer> tokenizer_of(
-    std::vector<std::pair<std::string, Json>> keys, int64_t size, const std::string& path) {
+// A file with these keys and an embedding of `size` rows.
+void save_keys(std::vector<std::pair<std::string, Json>> keys, int64_t size, const std::string& path) {
   keys.emplace(keys.begin(), "general.architecture", "llama");
   save_gguf(path, keys,
       {{"token_embd.weight", find_gguf_blocks("F32"), {size, 1},
           [](int64_t, int64_t count, float* out) { std::fill_n(out, count, 0.0F); }}});
+}
+
+std::unique_ptr<PretrainedTokenizer> tokenizer_of(
+    std::vector<std::pair<std::string, Json>> keys, int64_t size, const std::string& path) {
+  save_keys(std::move(keys), size, path);
   return load_pretrained_tokenizer(path);
 }
 
@@ -334,7 +338,7 @@ TEST(Gguf, RotaryPositionsAreScaledAsLlamaCppDoes) {
   use_gguf_models();
   const testing::TemporaryFolder folder;
   const auto scaling = [&](std::vector<std::pair<std::string, Json>> keys) {
-    tokenizer_of(std::move(keys), 4, folder / "a.gguf");
+    save_keys(std::move(keys), 4, folder / "a.gguf");
     const GgufModel model(folder / "a.gguf");
     return Json::parse(model.files().at("config.json"), JsonLimits::settings()).at("rope_scaling");
   };
