@@ -44,6 +44,12 @@ inline void replace_all(std::string& text, std::string_view from, std::string_vi
     text.replace(at, from.size(), to);
 }
 
+// A pair of texts in one line; tabs of the first become spaces.
+inline std::string with_tab(std::string first, std::string_view second) {
+  std::ranges::replace(first, '\t', ' ');
+  return (first += '\t').append(second);
+}
+
 inline bool is_digits(std::string_view text) {  // at least one, and nothing else
   return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
 }

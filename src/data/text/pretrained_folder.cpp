@@ -65,6 +65,7 @@ std::unique_ptr<PretrainedTokenizer> read_sentencepiece_files(const std::string&
   std::vector<std::string> languages = map.has(kMore)      ? map.texts(kMore)
                                        : config.has(kMore) ? config.texts(kMore)
                                                            : std::vector<std::string>();
+  options.text_tokens = languages;
   // T5's special tokens: pad, end, unknown, and no begin.
   const bool t5 =
       kind.empty() && has_piece(file, 0, "<pad>") && has_piece(file, 1, "</s>") && has_piece(file, 2, "<unk>");

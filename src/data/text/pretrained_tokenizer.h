@@ -52,6 +52,7 @@ struct EncodeOptions {
   int64_t max_length = 0;                             // most tokens, with the template's; cuts the end; 0: no limit
   Truncation truncation = Truncation::kLongestFirst;  // of two texts
   bool offsets = true;                                // false: Encoding::offsets stays empty, which is faster
+  bool all_special = false;                           // read the text as encode_with_special()
 };
 
 // A tokenizer of a model folder. Thread-safe.

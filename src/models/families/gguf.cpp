@@ -35,23 +35,28 @@ void add_rotary(const GgufFile& file, const GgufArchitecture& architecture, Json
       file.fail("\"rope.dimension_count\" is not the size of its heads");
   }
   const Json* type = key("scaling.type");
-  const std::string name = type && type->is_string() ? type->text() : "none";
+  const Json* factor = key("scaling.factor");
+  if (!factor) factor = key("scale_linear");  // the name in old files
+  const bool is_scaled = factor && factor->is_number() && factor->get<double>() > 0;
+  const std::string name = type && type->is_string() ? type->text() : is_scaled ? "linear" : "none";
   Json scaling = Json::object();
   const TensorEntry *freqs = file.find("rope_freqs.weight"), *longer = file.find("rope_factors_long.weight"),
                     *shorter = file.find("rope_factors_short.weight");
   if (freqs) shorter = longer = freqs;
-  const Json* original = key("scaling.original_context_length");
+  const Json *original = key("scaling.original_context_length"), *attention = key("scaling.attn_factor");
   if (shorter) {
     // These divisors of frequencies are equivalent to Llama 3's scaling.
     scaling["rope_type"] = "longrope";
     scaling["short_factor"] = floats_of(file, *shorter);
     scaling["long_factor"] = floats_of(file, longer ? *longer : *shorter);
-    const Json* attention = key("scaling.attn_factor");
     if (freqs || attention) scaling["attention_factor"] = attention && !freqs ? *attention : Json(1.0);
     if (original && !freqs) config["original_max_position_embeddings"] = *original;
   } else if (name != "none" && name != "longrope") {
     scaling["rope_type"] = name;
-    if (const Json* factor = key("scaling.factor")) scaling["factor"] = *factor;
+    if (factor) scaling["factor"] = *factor;
+    if (name == "yarn" && is_scaled && attention)  // llama.cpp multiplies YaRN's own factor by it
+      scaling["attention_factor"] =
+          attention->get<double>() * (0.1 * std::log(std::max(factor->get<double>(), 1.0)) + 1);
     if (original) scaling["original_max_position_embeddings"] = *original;
   }
   if (!scaling.empty()) config["rope_scaling"] = std::move(scaling);
@@ -180,6 +185,10 @@ void GgufModel::take() {
   if (const Json* parts = key("split.count"); parts && *parts != Json(1) && *parts != Json(0))
     fail("it is one of " + shown(*parts) + " files; llama.cpp's `llama-gguf-split --merge` makes one of them");
   const GgufArchitecture& architecture = find_gguf_architecture(*this);
+  for (const auto& [name, value] : keys())
+    if (name.starts_with(architecture.name + std::string(".")) && value.is_float() &&
+        !std::isfinite(value.get<double>()))
+      fail(quoted_name(name) + " is not a finite number");
   files_ = gguf_tokenizer_files(*this, architecture);
   try {
     files_["config.json"] = config(architecture);

@@ -253,6 +253,110 @@ TEST(Gguf, KeepsBlocksInMemoryForInference) {
   }
 }
 
+// A file with these keys and an embedding of `size` rows.
+void save_keys(std::vector<std::pair<std::string, Json>> keys, int64_t size, const std::string& path) {
+  keys.emplace(keys.begin(), "general.architecture", "llama");
+  save_gguf(path, keys,
+      {{"token_embd.weight", find_gguf_blocks("F32"), {size, 1},
+          [](int64_t, int64_t count, float* out) { std::fill_n(out, count, 0.0F); }}});
+}
+
+std::unique_ptr<PretrainedTokenizer> tokenizer_of(
+    std::vector<std::pair<std::string, Json>> keys, int64_t size, const std::string& path) {
+  save_keys(std::move(keys), size, path);
+  return load_pretrained_tokenizer(path);
+}
+
+std::vector<TokenId> tokens_of(const PretrainedTokenizer& tokenizer, const std::string& text) {
+  std::vector<TokenId> ids;
+  tokenizer.encode(text, ids);
+  return ids;
+}
+
+TEST(Gguf, SpecialTokensMayBeSpeltInTexts) {
+  use_gguf_models();
+  const testing::TemporaryFolder folder;
+  const auto tokenizer = tokenizer_of(
+      {{"tokenizer.ggml.model", "llama"},
+          {"tokenizer.ggml.tokens", std::vector<std::string>{"<unk>", "<s>", "</s>", "\u2581a", "\u2581b"}},
+          {"tokenizer.ggml.scores", std::vector<double>{0, 0, 0, -1, -2}},
+          {"tokenizer.ggml.token_type", std::vector<int64_t>{2, 3, 3, 1, 1}}, {"tokenizer.ggml.bos_token_id", 1},
+          {"tokenizer.ggml.eos_token_id", 2}},
+      5, folder / "a.gguf");
+  EXPECT_EQ(tokens_of(*tokenizer, "a</s>b"), (std::vector<TokenId>{3, 2, 4}));
+  // So in the folder that is made of the file.
+  tokenizer->save_pretrained(folder / "saved");
+  EXPECT_EQ(tokens_of(*load_pretrained_tokenizer(folder / "saved"), "a</s>b"), (std::vector<TokenId>{3, 2, 4}));
+}
+
+TEST(Gguf, AMergeMayGiveAnAddedToken) {
+  use_gguf_models();
+  const testing::TemporaryFolder folder;
+  const auto tokenizer = tokenizer_of({{"tokenizer.ggml.model", "gpt2"}, {"tokenizer.ggml.pre", "gpt-2"},
+                                          {"tokenizer.ggml.tokens", std::vector<std::string>{"a", "b", "ab"}},
+                                          {"tokenizer.ggml.token_type", std::vector<int64_t>{1, 1, 4}},
+                                          {"tokenizer.ggml.merges", std::vector<std::string>{"a b"}}},
+      3, folder / "a.gguf");
+  EXPECT_EQ(tokens_of(*tokenizer, "abb"), (std::vector<TokenId>{2, 1}));
+}
+
+TEST(Gguf, RefusesToWriteTokenizersThatTheFileCannotDescribe) {
+  use_gguf_models();
+  const testing::TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "llama");
+  for (const char* name : {"config.json", "model.safetensors"})
+    std::filesystem::copy_file(kFolders + "llama/" + name, folder / ("llama/" + std::string(name)));
+  const Json plain = Json::parse(read_file("tests/golden/tokenizers/gpt2.json"), JsonLimits::tables());
+  const auto write = [&](const char* part, const std::string& value) {
+    Json changed = plain;
+    changed[part] = Json::parse(value, JsonLimits::settings());
+    folder.write("llama/tokenizer.json", changed.dump());
+    const Loaded from(folder / "llama");
+    return error_of([&] {
+      save_gguf_model(from.model, from.layout, from.parameters.data(), folder / "a.gguf", *find_gguf_blocks("F32"));
+    });
+  };
+  EXPECT_EQ(write("normalizer", "null"), "no error");
+  EXPECT_EQ(write("normalizer", R"({"type":"NFC"})"), "no error");  // few texts have separate accents: a warning
+  const std::string lower = write("normalizer", R"({"type":"Lowercase"})");
+  EXPECT_PRED2(has_text, lower, "cannot describe the normalizer of the model's tokenizer: 'AB' would become");
+  EXPECT_PRED2(has_text, write("normalizer", R"({"type":"NFKC"})"), "cannot describe the normalizer");
+  EXPECT_PRED2(has_text,
+      write("pre_tokenizer", R"({"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true,"use_regex":true})"),
+      "pre_tokenizer or post_processor");
+  const std::string begin = R"({"SpecialToken":{"id":"<|endoftext|>","type_id":0}},)",
+                    items = "[" + begin + begin + R"({"Sequence":{"id":"A","type_id":0}}])";
+  EXPECT_PRED2(has_text,
+      write("post_processor", R"({"type":"TemplateProcessing","single":)" + items + R"(,"pair":)" + items +
+                                  R"(,"special_tokens":{"<|endoftext|>":{"id":"<|endoftext|>","ids":[0],)" +
+                                  R"("tokens":["<|endoftext|>"]}}})"),
+      "pre_tokenizer or post_processor");
+}
+
+TEST(Gguf, RotaryPositionsAreScaledAsLlamaCppDoes) {
+  use_gguf_models();
+  const testing::TemporaryFolder folder;
+  const auto scaling = [&](std::vector<std::pair<std::string, Json>> keys) {
+    save_keys(std::move(keys), 4, folder / "a.gguf");
+    const GgufModel model(folder / "a.gguf");
+    return Json::parse(model.files().at("config.json"), JsonLimits::settings()).at("rope_scaling");
+  };
+  for (const char* key : {"llama.rope.scaling.factor", "llama.rope.scale_linear"}) {
+    const Json linear = scaling({{key, 2.0}});
+    EXPECT_EQ(linear.value("rope_type", ""), "linear") << key;
+    EXPECT_EQ(linear.value("factor", 0.0), 2) << key;
+  }
+  const Json yarn = scaling({{"llama.rope.scaling.type", "yarn"}, {"llama.rope.scaling.factor", 4.0},
+      {"llama.rope.scaling.attn_factor", 0.5}});
+  EXPECT_NEAR(yarn.value("attention_factor", 0.0), 0.5 * (0.1 * std::log(4) + 1), 1e-6);
+  for (const auto& [key, value] :
+      {std::pair("llama.attention.layer_norm_rms_epsilon", NAN), {"llama.rope.freq_base", INFINITY}})
+    EXPECT_PRED2(has_text, error_of([&, key = key, value = value] {
+      scaling({{key, value}});
+    }),
+        "'" + std::string(key) + "' is not a finite number");
+}
+
 // Tokenizers of three kinds, through a file and back.
 class GgufTokenizer : public ::testing::TestWithParam<const char*> {};
 
@@ -261,12 +365,7 @@ TEST_P(GgufTokenizer, GivesTheSameTokens) {
   const testing::TemporaryFolder folder;
   const auto from = load_pretrained_tokenizer(std::string("tests/golden/tokenizers/") + GetParam());
   const int64_t size = from->vocab_size() + 3;
-  auto keys = gguf_tokenizer_keys(*from, size);
-  keys.emplace(keys.begin(), "general.architecture", "llama");
-  save_gguf(folder / "a.gguf", keys,
-      {{"token_embd.weight", find_gguf_blocks("F32"), {size, 1},
-          [](int64_t, int64_t count, float* out) { std::fill_n(out, count, 0.0F); }}});
-  const auto read = load_pretrained_tokenizer(folder / "a.gguf");
+  const auto read = tokenizer_of(gguf_tokenizer_keys(*from, size), size, folder / "a.gguf");
   EXPECT_EQ(read->roles().begin, from->roles().begin);
   EXPECT_EQ(read->roles().end, from->roles().end);
   const Json golden = Json::parse(read_file("tests/golden/tokenizers/golden.json"), JsonLimits::tables());

@@ -50,6 +50,7 @@ class TokenizerReader {
     if (model == "none") return {};
     read_tokens();
     std::map<std::string, std::string> files;
+    Json config = Json::object();
     bool add_begin = true;
     if (model == "gpt2") {
       const GgufPreTokenizer& pre = pre_tokenizer();
@@ -57,10 +58,11 @@ class TokenizerReader {
       add_begin = pre.options.add_begin;
     } else if (model == "llama") {
       files["tokenizer.model"] = sentencepiece();
+      for (size_t i = 0; i < tokens_.size(); ++i)  // those that a text may spell
+        if (types_[i] == kControl) config["additional_special_tokens"].push_back(tokens_[i]);
     } else {
       file_.fail("its tokenizer is of the kind " + quoted_name(model) + ", Linnet reads gpt2 and llama");
     }
-    Json config = Json::object();
     config["tokenizer_class"] = "PreTrainedTokenizerFast";  // no class adds steps of its own
     for (const auto& [theirs, role] :
         {std::pair("bos", "bos_token"), {"eos", "eos_token"}, {"unknown", "unk_token"}, {"padding", "pad_token"}})
@@ -139,11 +141,11 @@ class TokenizerReader {
     model["fuse_unk"] = false, model["byte_fallback"] = false;
     Json& vocabulary = model["vocab"] = Json::object();
     for (size_t i = 0; i < tokens_.size(); ++i) {
-      if (types_[i] != kControl && types_[i] != kUserDefined) {
-        if (vocabulary.contains(tokens_[i])) fail("tokens", "has " + quoted_name(tokens_[i]) + " twice");
-        vocabulary[tokens_[i]] = i;
-        continue;
-      }
+      const bool is_added = types_[i] == kControl || types_[i] == kUserDefined;
+      // A merge may give an added token, too.
+      if (!vocabulary.contains(tokens_[i])) vocabulary[tokens_[i]] = i;
+      else if (!is_added) fail("tokens", "has " + quoted_name(tokens_[i]) + " twice");
+      if (!is_added) continue;
       Json token = Json::object();
       token["id"] = i, token["content"] = tokens_[i];
       for (const char* option : {"single_word", "lstrip", "rstrip", "normalized"}) token[option] = false;

@@ -1,6 +1,7 @@
 #include <filesystem>
 #include "base/fail.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "data/text/pretrained_tokenizer.h"
 #include "data/text/sentencepiece/sentencepiece_pretrained.h"
 #include "models/families/binding.h"
@@ -62,8 +63,9 @@ class Writer {
   void save(const std::string& path) {
     add_keys();
     add_tensors();
+    std::unique_ptr<PretrainedTokenizer> tokenizer;
     if (!model_.folder.empty() && has_pretrained_tokenizer(model_.folder)) {
-      const auto tokenizer = load_pretrained_tokenizer(model_.folder);
+      tokenizer = load_pretrained_tokenizer(model_.folder);
       for (auto& key : gguf_tokenizer_keys(*tokenizer, config_["vocab_size"].get<int64_t>()))
         keys_.push_back(std::move(key));
     } else {
@@ -73,6 +75,7 @@ class Writer {
     save_gguf(written, keys_, tensors_);
     try {
       compare(written);
+      if (tokenizer) compare_tokens(*tokenizer, *load_pretrained_tokenizer(written));
     } catch (...) {
       fs::remove(written);
       throw;
@@ -228,6 +231,23 @@ class Writer {
     }
   }
 
+  // The keys describe few steps of a tokenizer, so what is read back must cut these texts alike.
+  static void compare_tokens(const PretrainedTokenizer& ours, const PretrainedTokenizer& written) {
+    const auto differs = [&](const char* text) {
+      return ours.encode(text, EncodeOptions{}).ids != written.encode(text, EncodeOptions{}).ids;
+    };
+    for (const auto& [text, step] :
+        {std::pair("ab", "pre_tokenizer or post_processor"), {"AB", "normalizer"}, {"\u00e9 \ufb01", "normalizer"},
+            {"a  b\tc", "normalizer or pre_tokenizer"}, {"it's 1234567 x_y?!", "pre_tokenizer"}})
+      if (differs(text))
+        fail_user("a GGUF file cannot describe the ", step, " of the model's tokenizer: ", quoted_name(text),
+            " would become other tokens");
+    if (differs("e\u0301"))
+      log_warning(
+          "the GGUF file does not describe the normalizer NFC of the model's tokenizer: letters with separate "
+          "accents (e and U+0301) become other tokens");
+  }
+
   const PretrainedModel& model_;
   const float* const parameters_;
   const GgufBlocks& type_;
@@ -296,13 +316,22 @@ class TokenizerKeys {
     const Json* named = model.find("unk_token");  // null in what transformers 5 writes of Llama's
     const auto unknown =
         falls_back ? model.at("vocab").find(named && named->is_string() ? named->text() : "<unk>") : nullptr;
-    for (const Json& token : json.at("added_tokens"))
+    const Json& added = json.at("added_tokens");
+    for (const char* option : {"lstrip", "rstrip", "single_word"}) {
+      const auto found =
+          std::find_if(added.begin(), added.end(), [&](const Json& token) { return token.value(option, false); });
+      if (found != added.end())
+        log_warning("the GGUF file does not describe \"" + std::string(option) + "\" of added tokens, as " +
+                    quoted_name(found->at("content").text()) + " has it: text beside them may become other tokens");
+    }
+    for (const Json& token : added)
       if (const auto id = token.at("id").get<int64_t>(); id >= size_ || id < 0 || types_[id] != 6)
         set(id, token.at("content").text(), token.value("special", false) ? 3 : 4);
     if (unknown) types_[unknown->get<size_t>()] = 2;
     if (falls_back) return add_scores(merges, has_prefix(json));
     add("model", "gpt2");
-    add("pre", pre_name(patterns, model.value("ignore_merges", false)));
+    add("pre", pre_name(patterns, model.value("ignore_merges", false),
+                   json.at("normalizer").dump().find("\"NFC\"") != std::string::npos));
     add("merges", merges);
   }
 
@@ -312,11 +341,12 @@ class TokenizerKeys {
            steps.find("\"prepend_scheme\":\"always\"") != steps.npos;
   }
 
-  static std::string pre_name(const std::vector<std::string>& patterns, bool ignore_merges) {
-    for (const bool exact : {true, false})
+  // The options, too, are the tokenizer's if any entry has these patterns and options; `nfc` counts less.
+  static std::string pre_name(const std::vector<std::string>& patterns, bool ignore_merges, bool nfc) {
+    for (const int same : {2, 1, 0})
       for (const GgufPreTokenizer& pre : gguf_pre_tokenizers())
         if (std::ranges::equal(patterns, pre.patterns, [](const auto& a, const char* b) { return a == b; }) &&
-            (!exact || pre.options.ignore_merges == ignore_merges))
+            (same < 1 || pre.options.ignore_merges == ignore_merges) && (same < 2 || pre.options.nfc == nfc))
           return pre.names[0];
     fail_user("the tokenizer cuts words by a rule that has no name in GGUF files which Linnet knows");
   }

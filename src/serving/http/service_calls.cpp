@@ -3,10 +3,10 @@
 #include <ctime>
 #include <random>
 #include "base/fail.h"
+#include "base/text.h"
 #include "models/families/sentence_embedder.h"
 #include "serving/http/service.h"
 #include "tasks/texts/text_classifier.h"
-#include "tasks/texts/text_records.h"
 
 namespace linnet {
 namespace {

@@ -50,12 +50,16 @@ std::vector<LearnedText> render_chat(
 }
 
 TargetedTokens learned_tokens(const LearnedText& rendered, const PretrainedTokenizer& tokenizer, bool special) {
-  const Encoding encoding = tokenizer.encode(rendered.text, EncodeOptions{.add_special = special});
+  const Encoding encoding =
+      tokenizer.encode(rendered.text, EncodeOptions{.add_special = special, .all_special = !special});
+  // Of a character's bytes, the last one alone has the character's range there.
+  const bool has_empty_ranges = tokenizer.kind() == "sentencepiece";
   TargetedTokens found{encoding.ids, std::vector<int32_t>(encoding.ids.size(), -1)};
   for (size_t i = 1; i < encoding.ids.size(); ++i) {
     const TextRange& covered = encoding.offsets[i];
+    const bool is_text = covered.end > covered.begin || (has_empty_ranges && encoding.special[i] == 0);
     const auto has_it = [&](const TextRange& range) {
-      return covered.end > covered.begin && covered.begin >= range.begin && covered.end <= range.end;
+      return is_text && covered.begin >= range.begin && covered.begin < range.end && covered.end <= range.end;
     };
     if (std::ranges::any_of(rendered.learned, has_it)) found.targets[i - 1] = encoding.ids[i];
   }
@@ -79,9 +83,9 @@ int64_t longest_chat(const Config& config, const CausalModel& model) {
 const PretrainedTokenizer& tokenizer_of(
     const Config& config, const LanguageModel& language, const std::string& folder) {
   const PretrainedTokenizer* tokenizer = language.coder->pretrained();
-  if (!tokenizer || tokenizer->kind() == "sentencepiece")
-    fail_user("'", folder, "' has no tokenizer.json, which task = \"", config.data.task,
-        "\" needs to know the tokens of an answer");
+  if (!tokenizer)
+    fail_user("'", folder, "' has no tokenizer of a model folder (tokenizer.json, tokenizer.model), which task = \"",
+        config.data.task, "\" needs to know the tokens of an answer");
   return *tokenizer;
 }
 

@@ -39,7 +39,7 @@ bool cut_tokens(TargetedTokens& tokens, int64_t longest);
 
 // The most tokens of a conversation.
 int64_t longest_chat(const Config& config, const CausalModel& model);
-// Returns a tokenizer that knows its tokens' bytes; otherwise a user error names `folder`.
+// The tokenizer of the model's folder. User error naming `folder` if it has none.
 const PretrainedTokenizer& tokenizer_of(const Config& config, const LanguageModel& language, const std::string& folder);
 
 // Training and validation records (valid_text, or a share) by read(path). `what`: their name, "conversations".

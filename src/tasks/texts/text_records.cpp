@@ -40,10 +40,13 @@ std::vector<std::string> fields_of(const Json& record, const std::string& asked)
 std::string column(
     const Json& record, const std::string& asked, const FieldNames& usual, const char* key, const std::string& where) {
   if (!asked.empty()) {
+    std::string option = key;
+    std::ranges::replace(option, '_', '-');
     for (const std::string& name : fields_of(record, asked))
       if (!record.contains(name))
         fail_user(where, ": there is no field \"", name, "\", which ", key, " names",
-            did_you_mean(name, mapped(record.items(), &Json::Member::key)));
+            did_you_mean(name, mapped(record.items(), &Json::Member::key)), " (there are ",
+            joined(record.items(), ", ", &Json::Member::key), "; --", option, " NAME names another)");
     return asked;
   }
   const std::string* found = find_name(record, usual);
@@ -53,7 +56,10 @@ std::string column(
 // NaN if it is no number.
 double as_number(const Json& label) {
   if (label.is_number()) return label.get<double>();
-  return label.is_string() ? parse_number<double>(trimmed(label.text())).value_or(NAN) : NAN;
+  if (!label.is_string()) return NAN;
+  std::string_view text = trimmed(label.text());
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  return parse_number<double>(text).value_or(NAN);
 }
 
 // A record's field names, for the error about a missing one.
@@ -202,11 +208,6 @@ std::vector<std::string> other_texts(const Json& record, const Columns& columns,
   return others;
 }
 }  // namespace
-
-std::string with_tab(std::string first, const std::string& second) {
-  std::ranges::replace(first, '\t', ' ');
-  return first + '\t' + second;
-}
 
 double number_of(const Json& label, const std::string& where) {
   const double value = as_number(label);

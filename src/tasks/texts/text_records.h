@@ -37,7 +37,6 @@ TextRecords read_text_records(const std::string& path, const DataConfig& data);
 // Calls use(text) for each text to label: in a table or JSON lines the field as in read_text_records(); in other files
 // each line. Pairs have a tab between their texts. User error naming the line for a record without text.
 using UseText = std::function<void(const std::string& text)>;
-std::string with_tab(std::string first, const std::string& second);  // a pair; tabs of the first become spaces
 void for_each_text(const std::string& path, const DataConfig& data, bool pairs, const UseText& use);
 
 // The same for images: a file relative to the table's folder ("file", "image", "path", ...) and a label, which

@@ -110,7 +110,9 @@ TEST_F(TextFiles, SeveralFieldsMayHaveTheLabels) {
       "d.csv:2: the label '0.5' is neither 0 nor 1");
   EXPECT_PRED2(has_text, problem("several_labels", "text,toxic,insult\na,1,\n"), "d.csv:2: the label '' is no number");
   EXPECT_PRED2(has_text, problem("regression", "text,toxic,insults\na,1,1\n"),
-      "d.csv:1: there is no field \"insult\", which label_column names (did you mean \"insults\"?)");
+      "d.csv:1: there is no field \"insult\", which label_column names (did you mean \"insults\"?) (there are text, "
+      "toxic, "
+      "insults; --label-column NAME names another)");
   EXPECT_PRED2(has_text, problem("classification", "text,toxic,insult\na,1,0\n"), "is not one class");
 }
 
@@ -159,6 +161,8 @@ TEST_F(TextFiles, ANumberThatIsNoneInLine1MayBeAHeading) {
   const auto problem = [](const char* label, const std::string& where) {
     return error_of([&] { number_of(Json(label), where); });
   };
+  EXPECT_EQ(number_of(Json("+2.5"), "a.tsv:1"), 2.5);
+  for (const char* none : {"+", "+-2", "++2"}) EXPECT_PRED2(has_text, problem(none, "a.tsv:2"), "is no number");
   EXPECT_EQ(problem("stars", "a.tsv:1"),
       "a.tsv:1: the label 'stars' is no number; if line 1 is a heading, --label-column NAME says so");
   EXPECT_EQ(problem("low", "a.tsv:21"), "a.tsv:21: the label 'low' is no number");

@@ -30,6 +30,13 @@ std::pair<std::string, std::string> pair_of(const Json& given, const PairColumns
   return {find(columns.source, {"source", "src"}, 0), find(columns.target, {"target", "tgt"}, 1)};
 }
 
+// Whether the texts of a file's first line are names of its columns.
+bool names_columns(const std::pair<std::string, std::string>& pair) {
+  const std::pair names(lower_ascii(trimmed(pair.first)), lower_ascii(trimmed(pair.second)));
+  return names == std::pair<std::string, std::string>("source", "target") ||
+         names == std::pair<std::string, std::string>("src", "tgt");
+}
+
 // Collects tokens in blocks, so that the flat vector gets its exact size: doubling it would need up to three times its
 // contents, this needs one more block.
 class TokenBlocks {
@@ -100,7 +107,9 @@ ParallelText read_table(const std::string& path, const PairColumns& columns) {
     for (Json record; reader.next(record);) add(pair_of(record, columns, reader.where()));
   } else {
     LineReader reader(path);
-    for (std::string line; reader.next(line);) add(split_pair(line, reader.where()));
+    for (std::string line; reader.next(line);)
+      if (auto pair = split_pair(line, reader.where()); reader.line_number() > 1 || !names_columns(pair))
+        add(std::move(pair));
   }
   if (text.source.empty()) fail_empty(path);
   return text;

@@ -93,6 +93,15 @@ TEST_F(ParallelTextTest, ReadsTsvAndPairs) {
   EXPECT_EQ(pair.target, (Lines{"x", "y"}));
 }
 
+TEST_F(ParallelTextTest, AHeadingIsNoPair) {
+  for (const char* heading : {"source\ttarget", "Source\tTarget", "src\ttgt"}) {
+    const ParallelText tsv = read_table(write("a.tsv", heading + std::string("\na dog\tein Hund\nsource\ttarget\n")));
+    EXPECT_EQ(tsv.source, (Lines{"a dog", "source"})) << heading;
+    EXPECT_EQ(tsv.target, (Lines{"ein Hund", "target"})) << heading;
+  }
+  EXPECT_EQ(read_table(write("b.tsv", "source\tQuelle\n")).source, (Lines{"source"}));
+}
+
 TEST_F(ParallelTextTest, ReadsCommasAndJsonLines) {
   const auto expect_pairs = [](const ParallelText& text) {
     EXPECT_EQ(text.source, (Lines{"a, dog", "b"}));
@@ -147,6 +156,11 @@ TEST_F(ParallelTextTest, OtherFormatsAreNamed) {
       "'a.xz' is compressed with xz; decompress it first (xz -d), or use gzip");
   EXPECT_EQ(told("a.zst", "\x28\xB5\x2F\xFD\x24"),
       "'a.zst' is compressed with zstd; decompress it first (zstd -d), or use gzip");
+  EXPECT_EQ(told("a.pdf", "%PDF-1.4\n1 0 obj\n"), "'a.pdf' is a PDF; take its text out first (pdftotext)");
+  EXPECT_EQ(told("a.xls", "\xD0\xCF\x11\xE0\xA1\xB1"),
+      "'a.xls' is an old file of Office (.xls, .doc); save a spreadsheet as .csv, a document as text");
+  EXPECT_EQ(told("a.arrow", std::string("ARROW1\0\0\x10", 9)),
+      "'a.arrow' is an Arrow file; write its text as .jsonl or .tsv first");
   EXPECT_EQ(read_lines(write("ok.txt", "PK and BZh are letters\n")), (Lines{"PK and BZh are letters"}));
 }
 

@@ -32,7 +32,9 @@ constexpr std::pair<std::string_view, const char*> kForeignFormats[] = {
     {"BZh"sv, "compressed with bzip2; decompress it first (bzip2 -d), or use gzip"},
     {"7z\xBC\xAF"sv, "a 7z archive; unpack it first"},
     {"PAR1"sv, "a Parquet file; write its text as .jsonl or .tsv first"},
-    {"%PDF"sv, "a PDF; take its text out first (pdftotext)"},
+    {"%PDF-"sv, "a PDF; take its text out first (pdftotext)"},
+    {"\xD0\xCF\x11\xE0"sv, "an old file of Office (.xls, .doc); save a spreadsheet as .csv, a document as text"},
+    {"ARROW1\0"sv, "an Arrow file; write its text as .jsonl or .tsv first"},
 };
 }  // namespace
 
@@ -120,7 +122,8 @@ bool LineReader::next(std::string& line) {
 
 void LineReader::check(std::string& line) const {
   const size_t invalid = invalid_utf8_at(line), nul = line.find('\0');
-  if (line_number_ == 1 && (invalid != line.npos || nul != line.npos))
+  const bool is_binary = invalid != line.npos || nul != line.npos || line.starts_with("%PDF-");
+  if (line_number_ == 1 && is_binary)
     for (const auto& [start, advice] : kForeignFormats)
       if (line.starts_with(start)) fail_user("'", path_, "' is ", advice);
   if (invalid != std::string::npos) {
@@ -219,6 +222,9 @@ bool RecordReader::read_fields(std::vector<std::string>& fields) {
   fields.clear();
   std::string line;
   if (!next_line(line)) return false;
+  if (names_.empty() && !lines_.line_was_ended() && line.find('\r') != line.npos)
+    fail_user(
+        "the lines of '", lines_.path(), "' end in carriage returns alone; tr '\\r' '\\n' makes line feeds of them");
   if (form_ == Form::kQuoted) {
     if (const bool is_heading = names_.empty(); is_heading && line.find(',') == line.npos)
       for (const char other : {';', '\t'})

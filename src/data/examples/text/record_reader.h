@@ -72,8 +72,8 @@ bool has_ending(const std::string& path, std::string_view ending);
 //
 // A .csv begins with a heading; a tab-separated file does if one of its first fields is in `heading`, in any letter
 // case. Without a heading fields are "1", "2", ... User errors of one line name file and line: LineReader's, an open
-// quote, a record with another number of fields than the first, a heading with a name twice, a line that is no JSON
-// object.
+// quote, a record with another number of fields than the first, a heading with a name twice, a table whose
+// lines end in carriage returns alone, a line that is no JSON object.
 class RecordReader {
  public:
   RecordReader(const std::string& path, std::span<const std::string_view> heading);

@@ -44,6 +44,13 @@ TEST_F(Records, SemicolonsWhereTheHeadingHasNoComma) {
   EXPECT_EQ(read("a.csv", "text,a;b\nc,d;e\n"), (Texts{R"({"text":"c","a;b":"d;e"})"}));
 }
 
+TEST_F(Records, LinesThatEndInCarriageReturnsAloneAreAnError) {
+  for (const char* name : {"a.csv", "a.tsv"})
+    EXPECT_NE(error_of(name, "text,label\ra,x\rb,y\r").find("end in carriage returns alone"), std::string::npos)
+        << name;
+  EXPECT_EQ(read("b.tsv", "a\rb\tx\n"), (Texts{R"({"1":"a\rb","2":"x"})"}));
+}
+
 TEST_F(Records, TwoColumnsOfOneNameAreAnError) {
   EXPECT_PRED2(has_text, problem("a.csv", "text,label, text\na,b,c\n"), "a.csv:1: the heading names \"text\" twice");
   EXPECT_PRED2(has_text, problem("b.tsv", "label\tid\tlabel\na\tb\tc\n"), "b.tsv:1: the heading names \"label\" twice");

@@ -106,7 +106,8 @@ Encoding TemplateTokenizer::join(std::initializer_list<std::string_view> texts, 
   std::vector<Encoding> parts;
   for (const std::string_view text : texts) {
     Encoding& part = parts.emplace_back();
-    tokenize(text, part.ids, options.offsets ? &part.offsets : nullptr);
+    const auto offsets = options.offsets ? &part.offsets : nullptr;
+    options.all_special ? tokenize_with_special(text, part.ids, offsets) : tokenize(text, part.ids, offsets);
     trim_offsets(text, part);
   }
   const bool pair = parts.size() == 2;

@@ -167,6 +167,9 @@ struct PostProcessing {
 class TemplateTokenizer : public PretrainedTokenizer {
  public:
   void encode(std::string_view text, std::vector<TokenId>& ids) const override { tokenize(text, ids, nullptr); }
+  void encode_with_special(std::string_view text, std::vector<TokenId>& ids) const override {
+    tokenize_with_special(text, ids, nullptr);
+  }
   Encoding encode(std::string_view text, const EncodeOptions& options) const override { return join({text}, options); }
   Encoding encode_pair(std::string_view first, std::string_view second, const EncodeOptions& options) const override {
     return join({first, second}, options);
@@ -176,6 +179,11 @@ class TemplateTokenizer : public PretrainedTokenizer {
  protected:
   // Appends a text's tokens without the template and, if `offsets` is set, their ranges.
   virtual void tokenize(std::string_view text, std::vector<TokenId>& ids, std::vector<TextRange>* offsets) const = 0;
+  // The same, where all special tokens that are spelt out become their ids.
+  virtual void tokenize_with_special(
+      std::string_view text, std::vector<TokenId>& ids, std::vector<TextRange>* offsets) const {
+    tokenize(text, ids, offsets);
+  }
 
   PostProcessing post_;
 

@@ -155,9 +155,6 @@ class SentencePiecePretrained : public TemplateTokenizer {
   std::string kind() const override { return "sentencepiece"; }
   int64_t vocab_size() const override { return std::ssize(tokens_); }
   using PretrainedTokenizer::decode;
-  void encode_with_special(std::string_view text, std::vector<TokenId>& ids) const override {
-    tokenize(text, special_matcher_, ids, nullptr);
-  }
   std::string decode(std::span<const TokenId> ids, bool skip_special) const override;
   std::string piece(TokenId id) const override;
   TokenId id_of(std::string_view piece) const override;
@@ -173,6 +170,10 @@ class SentencePiecePretrained : public TemplateTokenizer {
 
   void tokenize(std::string_view text, std::vector<TokenId>& ids, std::vector<TextRange>* offsets) const override {
     tokenize(text, added_, ids, offsets);
+  }
+  void tokenize_with_special(
+      std::string_view text, std::vector<TokenId>& ids, std::vector<TextRange>* offsets) const override {
+    tokenize(text, special_matcher_, ids, offsets);
   }
   void tokenize(std::string_view text, const AddedTokenMatcher& added, std::vector<TokenId>& ids,
       std::vector<TextRange>* offsets) const;
