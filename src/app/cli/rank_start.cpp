@@ -221,7 +221,9 @@ Ending run_mpirun(std::vector<std::string> command) {
   end_orphans();
   int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   if (requests > 0 && code == 128 + SIGUSR1) code = 128 + first_request;  // before there was anything to save
-  return {code, requests > 0, output.death()};
+  std::string death = output.death();
+  if (death.empty() && WIFSIGNALED(status)) death = "mpirun was ended by signal " + std::to_string(WTERMSIG(status));
+  return {code, requests > 0, std::move(death)};
 }
 
 // A rank was killed or fell silent: a restart may succeed.
