@@ -378,6 +378,19 @@ TEST(Config, LayoutsOfRanks) {
     EXPECT_THROW(parallel_layout(wrong, 8), Error) << wrong;
 }
 
+TEST(Config, ATeacherGoesWithDataParallelAlone) {
+  Config config = load_config("mini-gpt");
+  config.distillation.teacher = "folder", config.train.sample_length = 0;
+  for (const char* parallel : {"tensor=2", "pipeline=2", "data=2,tensor=2"}) {
+    config.train.parallel = parallel;
+    EXPECT_CONTAINS(error_of([&] { validate(config); }), "a teacher goes with data parallel alone");
+  }
+  for (const char* parallel : {"", "data=2", "tensor=1"}) {
+    config.train.parallel = parallel;
+    EXPECT_EQ(error_of([&] { validate(config); }), "no error") << parallel;
+  }
+}
+
 TEST(Config, AShardIsAPartOfWhatGroupsOfRanksTrainOnTogether) {
   Config config = load_config("reference");
   config.data.batch_size = 16, config.train.parallel = "tensor=2", config.process = {0, 4};

@@ -166,9 +166,9 @@ void check_teacher(const Config& config) {
   const std::string& task = config.data.task;
   require(task == "language" || task == "chat" || task == "classification",
       "task = \"" + task + "\" learns from no teacher; \"language\", \"chat\" and \"classification\" do");
-  const RankLayout division = parallel_layout(config.train.parallel, config.process.ranks);
-  require(division.tensor == 1 && division.pipeline == 1,
-      "a teacher is not divided among ranks: leave tensor and pipeline out of parallel");
+  const RankLayout division = parse(config.train.parallel);  // for any number of ranks
+  require(division.tensor <= 1 && division.pipeline <= 1,
+      "a teacher goes with data parallel alone: leave tensor and pipeline out of parallel");
 }
 
 // The configuration of model.from replaces the model's keys.

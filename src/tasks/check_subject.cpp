@@ -8,7 +8,7 @@ constexpr int64_t kCheckedRows = 4, kImages = 32, kLength = 64, kExamples = 2000
 Config small(Config config) {
   config.model.dropout = 0;
   TrainConfig& train = config.train;
-  train.label_smoothing = 0, train.ema_decay = 0, train.accumulate_steps = 1;
+  train.label_smoothing = 0, train.ema_decay = 0, train.accumulate_steps = 1, train.data_shards = 1;
   train.precision = "fp32", train.attention_precision = "same";
   train.metric = "loss", train.sample_length = 0, train.tensorboard = false;
   DataConfig& data = config.data;

@@ -42,6 +42,33 @@ TEST_P(LostRank, IsNamedAndTheRunGoesOn) {
   expect_same_bits(folder_ / "run", folder_ / "whole");
 }
 
+// The process that started a process.
+pid_t parent_of(pid_t process) {
+  const std::string status = contents("/proc/" + std::to_string(process) + "/status"), name = "PPid:";
+  return std::atoi(status.c_str() + status.find(name) + name.size());
+}
+
+// The ranks of an mpirun that is killed do not keep the run folder from the restarted ones, even one that is stopped.
+TEST_F(Ranks, AKilledMpirunIsStartedAgain) {
+  const Arguments settings{"data_shards=2", "max_steps=600", "eval_every=300", "save_every=20"};
+  Arguments arguments = translation(folder_ / "run", settings);
+  arguments.insert(arguments.end(), {"--ranks", "2", "--restart", "1"});
+  Program program(arguments);
+  while (program.running() && read_metrics(folder_ / "run").size() < 60) ::usleep(500);
+  const std::map<int, pid_t> ranks = ranks_of(folder_ / "run");
+  ASSERT_EQ(ranks.size(), 2u);
+  const pid_t mpirun = parent_of(ranks.at(0));
+  ASSERT_EQ(parent_of(mpirun), program.pid());
+  ::kill(ranks.at(0), SIGSTOP);
+  ::kill(mpirun, SIGKILL);
+  const Outcome outcome = program.wait();
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_NE(outcome.error.find("mpirun was ended by signal 9"), std::string::npos) << outcome.error;
+  EXPECT_TRUE(ranks_of(folder_ / "run").empty());
+  ASSERT_EQ(with_ranks(translation(folder_ / "whole", settings), 1).exit_code, 0);
+  expect_same_bits(folder_ / "run", folder_ / "whole");
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, LostRank, ::testing::Values(SIGKILL, SIGSTOP));
 }  // namespace
 }  // namespace linnet::testing

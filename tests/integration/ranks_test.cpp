@@ -164,6 +164,16 @@ TEST_F(Ranks, MistakesAreOneLine) {
   EXPECT_NE(message({"train", "nothing", "--run", folder_ / "run"}, 2).find("nothing"), std::string::npos);
 }
 
+// `linnet train --ranks 2 ... 2>&1 | head -1`: nobody reads what it prints, and the model is trained all the same.
+TEST_F(Ranks, TheyGoOnWhenTheirReaderHasGone) {
+  std::string command = program_path();
+  for (const std::string& argument : translation(folder_ / "run", {"data_shards=2"})) command += " '" + argument + "'";
+  const std::string script = "set -o pipefail; LINNET_LOG=info " + command + " --ranks 2 2>&1 | head -1 >/dev/null";
+  EXPECT_EQ(std::system(("bash -c \"" + script + "\"").c_str()), 0);
+  ASSERT_EQ(with_ranks(translation(folder_ / "alone", {"data_shards=2"}), 1).exit_code, 0);
+  expect_same_bits(folder_ / "alone", folder_ / "run");
+}
+
 // What torchrun starts on one machine, by its variables: the first process starts the ranks, the other ends.
 TEST_F(Ranks, ProcessesOfTorchrunTrainTogether) {
   const Arguments settings{"data_shards=2"};

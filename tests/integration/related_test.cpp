@@ -196,6 +196,24 @@ TEST_F(Related, ALargeBatchIsLearnedInParts) {
   }
 }
 
+// Shards learn apart, and a warning says so; but examples are judged among those of the whole batch, as by `linnet
+// eval`.
+TEST_F(Related, ShardsAreJudgedByWholeBatches) {
+  for (const char* third : {"", "score"}) {
+    write_pairs("data.tsv", third);
+    Arguments arguments{"train", "embeddings", "--run", folder_ / "run", "--data", folder_ / "data.tsv"};
+    add_settings(arguments, {"model.from=" + kModel, "context=24", "batch_size=8", "data_shards=4", "max_steps=4",
+                                "eval_every=4", "data.valid_tsv=" + folder_ / "data.tsv"});
+    const Outcome trained = run(arguments, {.log = "warning"});
+    ASSERT_EQ(trained.exit_code, 0) << trained.error;
+    EXPECT_EQ(lines(trained.error).size(), 1u) << trained.error;
+    EXPECT_NE(trained.error.find("the 2 of its shard, not of the batch's 8"), std::string::npos) << trained.error;
+    const Metrics judged = of_split(read_metrics(folder_ / "run"), "valid").back();
+    EXPECT_NEAR(std::stod(judged.loss), evaluate(folder_ / "run", "data.tsv")["loss"].get<double>(), 1e-4);
+    std::filesystem::remove_all(folder_ / "run");
+  }
+}
+
 TEST_F(Related, WhatDoesNotFitEmbeddingsIsOneLine) {
   write_pairs("pairs.tsv"), write_pairs("scored.tsv", "score");
   folder_.write("single.tsv", "one text\nanother\n");

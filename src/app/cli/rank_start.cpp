@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/numbers.h"
 #include "base/process.h"
+#include "base/text.h"
 #include "base/thread_pool.h"
 #include "base/timeline.h"
 #include "distributed/comm/agreement.h"
@@ -160,6 +161,15 @@ class MpirunOutput {
   bool is_report_ = false;
 };
 
+// Ends the ranks of an mpirun that was killed, which have become children of this process: rank 0 holds the run
+// folder's lock, which a restart needs.
+void end_orphans() {
+  const std::string file = "/proc/self/task/" + std::to_string(getpid()) + "/children";
+  for (std::string all; !(all = text_if_there(file)).empty(); waitpid(-1, nullptr, 0))
+    for (const std::string_view orphan : split(all, ' '))
+      if (const auto process = parse_number<pid_t>(orphan)) kill(*process, SIGKILL);
+}
+
 // In its own process group, as mpirun kills the ranks on Ctrl-C. Ready ranks get stop requests as SIGUSR1.
 Ending run_mpirun(std::vector<std::string> command) {
   auto words = mapped(command, [](std::string& word) { return word.data(); });
@@ -208,9 +218,12 @@ Ending run_mpirun(std::vector<std::string> command) {
   close(pipe[0]);
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
+  end_orphans();
   int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   if (requests > 0 && code == 128 + SIGUSR1) code = 128 + first_request;  // before there was anything to save
-  return {code, requests > 0, output.death()};
+  std::string death = output.death();
+  if (death.empty() && WIFSIGNALED(status)) death = "mpirun was ended by signal " + std::to_string(WTERMSIG(status));
+  return {code, requests > 0, std::move(death)};
 }
 
 // A rank was killed or fell silent: a restart may succeed.
@@ -328,6 +341,8 @@ int start_ranks(int ranks, int restarts) {
   if (const auto starter = find_starter())
     fail_user("--ranks starts the ranks itself; ", starter->name, " has started this process already");
   std::vector<std::string> arguments = arguments_of_ranks();
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // for end_orphans()
+  signal(SIGPIPE, SIG_IGN);          // the run goes on where nobody reads what it prints
   for (;; --restarts) {
     const Ending ending = run_mpirun(mpirun_command(ranks, arguments));
     if (!is_death(ending.code) || ending.stopped) return ending.code;

@@ -1,6 +1,7 @@
 // Sentence embeddings with cosines (Reimers & Gurevych 2019), trained on pairs, scored pairs, or triplets.
 #include <numeric>
 #include "base/fail.h"
+#include "base/log.h"
 #include "base/numbers.h"
 #include "base/text.h"
 #include "data/metrics/similarity.h"
@@ -94,6 +95,10 @@ class Embeddings : public TextTask {
     if (valid && encoder.training_loss.is_of_batch() && encoder.training_loss.parts == 2 &&
         config.data.batch_size * config.train.accumulate_steps == 1)
       fail_user("embeddings learn of the other pairs of a batch, and batch_size = 1 has none");
+    if (const int64_t shards = config.train.data_shards; valid && shards > 1 && encoder.training_loss.is_of_batch())
+      log_warning("each text is told from the " + std::to_string(config.data.batch_size) +
+                  " of its shard, not of the batch's " + std::to_string(shards * config.data.batch_size) +
+                  ": a larger batch_size makes up for it");
     // Validation examples of another form get a loss that fits them.
     const TextRecords& judged = valid ? *valid : train;
     encoder.evaluation_loss = loss_of(config.embeddings, judged, width);

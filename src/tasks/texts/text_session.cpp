@@ -3,20 +3,29 @@
 #include "models/modules/text_encoder.h"
 
 namespace linnet {
+namespace {
+int64_t rows_to_evaluate(const Config& config, const TextClassifier& model, bool training) {
+  const auto* sentences = dynamic_cast<const SentenceEncoder*>(&model);
+  const bool is_shard = training && sentences && sentences->evaluation_loss.is_of_batch();
+  return config.data.batch_size * (is_shard ? std::max<int64_t>(config.train.data_shards, 1) : 1);
+}
+}  // namespace
+
 TextSession::TextSession(const Config& config, const TextTask& text_task, TextClassifier& model, Names output_names,
     bool pairs, bool training, bool verify_plans, const std::shared_ptr<const Teacher>& teacher)
     : Session(config, model, training, verify_plans,
           [&](Trace& trace) { return text_task.loss(model, trace, 1, text_lengths(config, model).front(), pairs); }),
-      rows(config.data.batch_size), lengths(text_lengths(config, model)), task(text_task),
-      outputs(std::move(output_names)), model_(model), config_(config) {
+      rows(config.data.batch_size), evaluated_rows(rows_to_evaluate(config, model, training)),
+      lengths(text_lengths(config, model)), task(text_task), outputs(std::move(output_names)), model_(model),
+      config_(config) {
   if (teacher) teacher->declare(store);
   const auto loss = [this, pairs, teacher](Trace& trace, int64_t length) {
     if (teacher && trace.options().training) return teacher->classification_loss(model_, trace, rows, length, pairs);
-    return task.loss(model_, trace, rows, length, pairs);
+    return task.loss(model_, trace, trace.options().training ? rows : evaluated_rows, length, pairs);
   };
   LabelForm form = task.form(outputs, model, TextUse::kTrain);
   form.parts = std::max(form.parts, task.form(outputs, model, TextUse::kEvaluate).parts);
-  std::vector<BatchInput> inputs = text_inputs(rows, lengths.back(), form, pairs);
+  std::vector<BatchInput> inputs = text_inputs(evaluated_rows, lengths.back(), form, pairs);
   const auto* sentences = dynamic_cast<const SentenceEncoder*>(&model);
   const bool cached = training && sentences && sentences->training_loss.cached;
   const int64_t texts = cached ? rows * sentences->training_loss.parts : 0;
@@ -34,7 +43,7 @@ TextSession::TextSession(const Config& config, const TextTask& text_task, TextCl
 }
 
 std::vector<std::vector<float>> TextSession::logits(const TextExamples& examples) {
-  TextBatches batches(examples, rows, lengths, 0);
+  TextBatches batches(examples, evaluated_rows, lengths, 0);
   std::vector<std::vector<float>> all(examples.size());
   for (int64_t index = 0; index < batches.batches_per_epoch(); ++index) {
     const Batch& batch = batches.sorted_batch(index);
@@ -60,7 +69,7 @@ std::vector<float> TextSession::logits_of(
   const int64_t count = task.is_of_tokens() ? static_cast<int64_t>(examples.length(example)) * width : width;
   std::vector<float> found;
   for (int64_t part = 0; part < examples.form.parts; ++part) {
-    const float* at = logits_of(batch) + (part * rows + row) * stride;
+    const float* at = logits_of(batch) + (part * evaluated_rows + row) * stride;
     found.insert(found.end(), at, at + count);
   }
   return found;
@@ -68,12 +77,12 @@ std::vector<float> TextSession::logits_of(
 
 TaskEvaluation TextSession::evaluate(
     const TextRecords& records, const TextExamples& examples, const SharedWork& ranks) {
-  TextBatches batches(examples, rows, lengths, 0);
+  TextBatches batches(examples, evaluated_rows, lengths, 0);
   // A batch's outputs: the sum of losses, the number of labels, and each example's logits or token classes.
   const bool picks = task.problem == TextProblem::kTokenClasses;
   const int64_t numbers =
       (task.is_of_tokens() ? lengths.back() : examples.form.parts) * (picks ? 1 : std::ssize(outputs));
-  const int64_t width = 2 + rows * numbers;
+  const int64_t width = 2 + evaluated_rows * numbers;
   const std::vector<double> found =
       ranks.numbers(batches.batches_per_epoch(), width, [&](int64_t index, std::span<double> result) {
         const Batch& batch = batches.sorted_batch(index);

@@ -17,7 +17,8 @@ class TextSession : public Session {
   std::span<const float> embed_training(const Batch& batch);
   TaskEvaluation evaluate(const TextRecords& records, const TextExamples& examples, const SharedWork& ranks);
 
-  const int64_t rows;
+  const int64_t rows;            // of a training batch
+  const int64_t evaluated_rows;  // those of all shards where an example's loss depends on the others of its batch
   const std::vector<int64_t> lengths;
   const TextTask& task;
   const Names outputs;
@@ -25,7 +26,7 @@ class TextSession : public Session {
  private:
   // One example's logits from a batch: [outputs] or [tokens, outputs], part by part.
   std::vector<float> logits_of(const TextExamples& examples, const Batch& batch, int64_t row, int64_t example);
-  // Logits of the evaluated batch, [parts * rows, outputs] or [rows, length, outputs].
+  // Logits of the evaluated batch, [parts * evaluated_rows, outputs] or [evaluated_rows, length, outputs].
   const float* logits_of(const Batch& batch) {
     return trainer->plans().evaluate_executor(batch.shape_index).output("logits").as<const float>();
   }
