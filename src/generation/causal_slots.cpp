@@ -111,8 +111,9 @@ class CausalSlots : public SlotModel {
         prefills.push_back({.graph = [this, length] { return prefill_graph(length); }});
     }
     const int64_t most = by_rows ? slots() * options_.tokens_per_step : slots();
+    const int64_t fewest = by_rows ? 1 : by_chunks ? options_.beams : most;  // whose slots are rows: whole groups
     if (options_.cache)
-      for (const int64_t rows : doubling_sizes(by_rows ? 1 : most, most))
+      for (const int64_t rows : doubling_sizes(fewest, most))
         decodes.push_back(step(rows, by_rows, Logits::kAll, rows == most));
     make_plans(std::move(prefills), std::move(decodes));
     declare_prefixes();

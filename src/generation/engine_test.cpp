@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <random>
+#include <set>
 #include "base/error.h"
 #include "causal_testing.h"
 #include "engine_testing.h"
@@ -94,6 +95,16 @@ std::map<RequestId, FinishedRequest> run(EngineFixture& fixture) {
   while (fixture.engine->busy()) fixture.engine->step(fixture.pool);
   for (FinishedRequest& finished : fixture.engine->take_finished()) all.emplace(finished.id, finished);
   return all;
+}
+
+// A step has a row for each slot of the groups that are in use, not for all that there are.
+TEST(Engine, SearchesHavePlansForFewerGroups) {
+  EngineFixture fixture({.rows = 5, .beams = 3});
+  std::set<int64_t> rows;
+  for (const Plan* plan : fixture.engine->plans())
+    if (const auto parents = plan->graph.find_input("generate.parents"))
+      rows.insert(plan->graph.value(*parents).type.shape[0]);
+  EXPECT_EQ(rows, (std::set<int64_t>{3, 6, 12, 15}));
 }
 
 TEST(Engine, ACancelledRequestEndsWhereItIsAndGivesItsSlotToTheNext) {

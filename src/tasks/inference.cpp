@@ -116,6 +116,12 @@ void apply(const InferenceOptions& options, Config& config, const std::string& f
   config.train.device = options.device;
   config.quantization = folder_quantization(folder, options.quantize, options.keep);
   config.quantization.observer = options.observer;
+  // Products as Forward computes them (models/nn/forward.h).
+  if (config.quantization.linear == WeightFormat::kBf16) {
+    config.train.precision = "bf16";
+    if (options.device == "cpu") config.train.storage = "fp32";
+  }
+  if (config.quantization.linear == WeightFormat::kInt8) config.train.attention_precision = "bf16";
 }
 
 void use_isa_of(const std::string& folder) {
