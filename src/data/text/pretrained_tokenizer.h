@@ -52,7 +52,8 @@ struct EncodeOptions {
   int64_t max_length = 0;                             // most tokens, with the template's; cuts the end; 0: no limit
   Truncation truncation = Truncation::kLongestFirst;  // of two texts
   bool offsets = true;                                // false: Encoding::offsets stays empty, which is faster
-  bool all_special = false;                           // read the text as encode_with_special()
+  bool with_spaces = false;  // offsets have a token's spaces where trim_offsets leaves them out
+  bool all_special = false;  // read the text as encode_with_special()
 };
 
 // A tokenizer of a model folder. Thread-safe.

@@ -1,4 +1,4 @@
-// What is learned of a conversation whose tokens are those of a SentencePiece model.
+// Which tokens of a conversation are learned.
 #include <gtest/gtest.h>
 #include <cstdio>
 #include "base/protobuf.h"
@@ -46,6 +46,22 @@ TEST(LearnedTokens, OfSentencePieceAreControlTokensAndAllBytes) {
   constexpr int kC3 = kFirstByte + 0xC3, kA9 = kFirstByte + 0xA9;  // the letter's bytes
   EXPECT_EQ(found.tokens, (std::vector<int32_t>{3, 5, 6, 4, 5, kC3, kA9, 8, 2}));
   EXPECT_EQ(found.targets, (std::vector<int32_t>{-1, -1, -1, 5, kC3, kA9, 8, 2, -1}));
+}
+
+// As in Llama 3, whose tokens for spaces alone, such as an indentation, have no range of their own.
+TEST(LearnedTokens, AreSpacesOfTheAnswerWhereOffsetsAreTrimmed) {
+  const testing::TemporaryFolder folder;
+  folder.write("tokenizer.json", R"({"model": {"type": "BPE", "merges": [["\u0120", "\u0120"]],
+      "vocab": {"a": 0, "b": 1, "\u0120": 2, "\u0120\u0120": 3, "<e>": 4}},
+      "added_tokens": [{"id": 4, "content": "<e>", "special": true}],
+      "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false},
+      "post_processor": {"type": "ByteLevel", "trim_offsets": true, "add_prefix_space": false},
+      "decoder": {"type": "ByteLevel"}})");
+  const auto tokenizer = load_pretrained_tokenizer(folder.path());
+  const std::string prompt = "a ", text = prompt + "b  a  <e>";
+  const TargetedTokens found = learned_tokens({text, {{prompt.size(), text.size()}}}, *tokenizer);
+  EXPECT_EQ(found.tokens, (std::vector<int32_t>{0, 2, 1, 3, 0, 3, 4}));
+  EXPECT_EQ(found.targets, (std::vector<int32_t>{-1, 1, 3, 0, 3, 4, -1}));
 }
 }  // namespace
 }  // namespace linnet

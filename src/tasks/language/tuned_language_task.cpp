@@ -50,18 +50,16 @@ std::vector<LearnedText> render_chat(
 }
 
 TargetedTokens learned_tokens(const LearnedText& rendered, const PretrainedTokenizer& tokenizer, bool special) {
-  const Encoding encoding =
-      tokenizer.encode(rendered.text, EncodeOptions{.add_special = special, .all_special = !special});
-  // Of a character's bytes, the last one alone has the character's range there.
-  const bool has_empty_ranges = tokenizer.kind() == "sentencepiece";
+  const Encoding encoding = tokenizer.encode(
+      rendered.text, EncodeOptions{.add_special = special, .with_spaces = true, .all_special = !special});
   TargetedTokens found{encoding.ids, std::vector<int32_t>(encoding.ids.size(), -1)};
   for (size_t i = 1; i < encoding.ids.size(); ++i) {
-    const TextRange& covered = encoding.offsets[i];
-    const bool is_text = covered.end > covered.begin || (has_empty_ranges && encoding.special[i] == 0);
+    const TextRange& covered = encoding.offsets[i];  // may be empty: one of several bytes of a character
     const auto has_it = [&](const TextRange& range) {
-      return is_text && covered.begin >= range.begin && covered.begin < range.end && covered.end <= range.end;
+      return covered.begin >= range.begin && covered.begin < range.end && covered.end <= range.end;
     };
-    if (std::ranges::any_of(rendered.learned, has_it)) found.targets[i - 1] = encoding.ids[i];
+    if (encoding.special[i] == 0 && std::ranges::any_of(rendered.learned, has_it))
+      found.targets[i - 1] = encoding.ids[i];
   }
   return found;
 }

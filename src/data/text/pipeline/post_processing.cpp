@@ -108,7 +108,7 @@ Encoding TemplateTokenizer::join(std::initializer_list<std::string_view> texts, 
     Encoding& part = parts.emplace_back();
     const auto offsets = options.offsets ? &part.offsets : nullptr;
     options.all_special ? tokenize_with_special(text, part.ids, offsets) : tokenize(text, part.ids, offsets);
-    trim_offsets(text, part);
+    if (!options.with_spaces) trim_offsets(text, part);
   }
   const bool pair = parts.size() == 2;
   cut_to_length(parts, options, options.add_special ? added_by_template(pair) : 0);
