@@ -6,8 +6,7 @@
 #include "engine/device/cuda/cuda_device.h"
 #include "engine/device/cuda/libraries.h"
 
-// The functions of NCCL that Linnet calls, looked up when ranks on GPUs are joined. LINNET_HAS_NCCL is 0 if Linnet was
-// built without nccl.h.
+// NCCL's functions, looked up when ranks on GPUs are joined. LINNET_HAS_NCCL is 0 if Linnet was built without nccl.h.
 #if __has_include(<nccl.h>)
 #define LINNET_HAS_NCCL 1
 #include <nccl.h>

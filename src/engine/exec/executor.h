@@ -1,5 +1,4 @@
-// Runs a plan: one loop over kernels whose operands were bound to memory beforehand, without allocation. On a device
-// the loop is recorded once and then replayed.
+// Runs a plan: a loop over kernels with bound operands, without allocation. On a device it is recorded and replayed.
 #pragma once
 #include <map>
 #include <memory>

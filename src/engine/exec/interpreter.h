@@ -1,5 +1,4 @@
-// Runs any graph node by node, each value in its own memory: for inspection, and as the oracle of the planned executor,
-// which gives the same bits on the same graph and kernels.
+// Runs a graph node by node, each value in its own memory: for inspection, and as the executor's oracle, bit for bit.
 #pragma once
 #include <cstring>
 #include <functional>

@@ -127,12 +127,10 @@ struct OpDef {
   // Returns the attributes of a node that gives a row of its result the same bits for any number of rows. nullptr:
   // every kernel of the op does so anyway, or the op mixes rows.
   Attrs (*with_independent_rows)(const Attrs&) = nullptr;
-  // CPU kernels, best first, of an op outside of the table of all ops: they are linked only if a program uses the op.
-  // Other devices have none for it.
+  // CPU kernels, best first, of an op outside of the table of all ops, linked only if used. Other devices have none.
   std::span<const Kernel> (*kernels)() = nullptr;
 
-  // Operands (bit i) in an order of the kernel's own: weights, arranged once if they do not change
-  // (engine/passes/passes.h).
+  // Operands (bit i) in an order of the kernel's own: weights, arranged once if constant (engine/passes/passes.h).
   unsigned arranged_inputs = 0;
   // Recomputing it costs less than keeping its result for the backward pass (engine/passes/recompute.cpp).
   bool cheap = false;

@@ -1,5 +1,4 @@
-// Divides a kernel's workspace, and its index range into tasks, by shape alone, so that results are the same for any
-// number of threads.
+// Divides a kernel's workspace and index range by shape alone, so that results do not depend on the number of threads.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -30,8 +29,7 @@ template <class Body> void for_each_index(ThreadPool& pool, int64_t count, int64
 // Sums over rows are cut into this many chunks of consecutive rows, whose partial sums are added in order.
 inline int64_t row_chunks(int64_t rows) { return std::clamp<int64_t>(ceil_div(rows, 64), 1, 32); }
 
-// Divides a kernel's workspace: one region after another, each at a multiple of `alignment` bytes. Without memory they
-// count its size.
+// Divides a workspace into regions at multiples of `alignment` bytes. Without memory they only count its size.
 class Regions {
  public:
   explicit Regions(std::byte* base, size_t alignment = 64) : base_(base), alignment_(alignment) {}

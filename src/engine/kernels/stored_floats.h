@@ -1,5 +1,4 @@
-// Floats in memory as fp32 or bfloat16, for kernels whose activations may be stored in bf16. All arithmetic is fp32;
-// engine/kernels/lanes-inl.h loads and stores vectors.
+// Floats in memory as fp32 or bf16; arithmetic is fp32. engine/kernels/lanes-inl.h loads and stores vectors of them.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -70,8 +69,7 @@ void convert_floats(int64_t n, StoredFloats from, MutableStoredFloats to);  // o
 
 // Rounding of whole arrays, in the same bits on every instruction set and for any number of threads.
 
-// To IEEE half precision (fp16): 11 bits of mantissa, multiples of 2^-24 below 2^-14, infinity from 65520 on. NaN
-// stays.
+// To IEEE half precision: 11 bits of mantissa, multiples of 2^-24 below 2^-14, infinity from 65520 on. NaN stays.
 template <class T> T round_to_half(T x) {
   constexpr int kLeastExponent = -14, kFractionBits = 10;
   if (x == 0 || !std::isfinite(x)) return x;

@@ -1,5 +1,4 @@
-// The ways in which kernels repeat a smaller operand (the enum is theirs), and NumPy's broadcasting of shapes.
-// broadcast_to() does what kernels do not.
+// The ways in which kernels repeat a smaller operand, and NumPy's broadcasting, by broadcast_to() where kernels cannot.
 #pragma once
 #include <optional>
 #include <span>

@@ -1,6 +1,5 @@
-// How an op runs: an explicit list of kernels, best first. On the CPU it ends in a plain reference kernel that also
-// runs in float64. There is no registration at start-up; engine/ops/all_ops.cpp names every list. Other devices have
-// their own lists (Backend).
+// How an op runs: a list of kernels, best first; on the CPU the last is a plain reference kernel, also for float64.
+// engine/ops/all_ops.cpp names every list: nothing registers at start-up. Other devices have their own lists (Backend).
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -90,8 +89,7 @@ enum class KernelSet { kFast, kReference };
 // The first kernel of the op's list that supports the node; for kReference the last one. Error(kUser) if none does.
 const Kernel& find_kernel(const KernelQuery& query, KernelSet set, const Backend& backend);
 
-// Whether the device has a kernel other than a reference for the node with these operand and result types. Passes ask
-// before they make a node.
+// Whether the device has a kernel other than a reference for such a node: passes ask before they make one.
 bool has_fast_kernel(
     const Node& node, std::span<const TensorType> in, std::span<const TensorType> out, const Backend& backend);
 
@@ -122,8 +120,7 @@ template <class Fits> bool all_stored(const KernelQuery& query, const Fits& fits
   return true;
 }
 
-// Kernel::supports of kernels that take bf16 or fp32 for each operand and result that the op's storage rule reduces
-// (OpDef::storage), and fp32 for all others.
+// Kernel::supports for bf16 or fp32 where the op's storage rule (OpDef::storage) reduces, and fp32 elsewhere.
 inline bool f32_or_reduced(const KernelQuery& query) {
   return all_stored(query, [](DType dtype, Storage storage) {
     return !is_float(dtype) || dtype == DType::kF32 || (dtype == DType::kBF16 && storage == Storage::kReduced);

@@ -223,8 +223,7 @@ class WeightGradients final : public Fusion {
 
  private:
   static constexpr int64_t kFilling = 128;  // tiles: about as many as a GPU has multiprocessors
-  // A block walks all rows. With more rows than this for each product, cuBLASLt is faster (by estimate:
-  // bench/NOTES.md).
+  // A block walks all rows. With more rows than this for each product cuBLASLt is faster (estimate: bench/NOTES.md).
   static constexpr int64_t kRowsForEach = 2048;
 
   bool take(const Node& node) override {

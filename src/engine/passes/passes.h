@@ -1,5 +1,4 @@
-// The rewrites of a graph, and their driver. docs/architecture.md shows what each makes of a graph, in order; the
-// comment at the beginning of its file says how.
+// A graph's rewrites and their driver. docs/architecture.md says what each makes, in order; its file's comment, how.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -1,6 +1,5 @@
-// Tools for graph rewrites. A Matcher finds what computes a value and who reads it. A Rewriter walks the old graph in
-// order and builds a new one; graphs are never changed in place, so a pass cannot leave one half rewritten. Facts about
-// many ops are fields of OpDef (engine/ir/op.h).
+// A Matcher finds what computes a value and who reads it. A Rewriter builds a new graph from the old one in order, so
+// that no pass can leave a graph half rewritten. Facts about many ops are fields of OpDef (engine/ir/op.h).
 #pragma once
 #include <set>
 #include <span>

@@ -81,8 +81,7 @@ struct StageEnds {
   std::vector<Tensor> results;  // of the last stage; empty in the others
 };
 
-// Names of the graph inputs and outputs between stages, in the order of StageEnds. A stage's outputs and their
-// gradients are the next stage's inputs and their gradients.
+// Names of graph inputs and outputs between stages, in the order of StageEnds. A stage's outputs are the next's inputs.
 std::string stage_input(size_t i);            // values from the stage before
 std::string stage_output_name(size_t i);      // values for the next one
 std::string stage_gradient_input(size_t i);   // the gradients of those

@@ -87,8 +87,7 @@ struct GemmArgs {
   // kBf16 allows rounding of operands to bf16 (round_to_bf16) while they are packed; sums stay fp32. Products with few
   // rows or columns, and processors without gemm_has_bf16(), compute in fp32.
   Precision precision = Precision::kF32;
-  // Computes any number of rows like a product of few rows: a row has the same bits whatever the other rows are, at a
-  // cost in speed for many rows. No effect with trans_a.
+  // Computes rows as if they were few: a row's bits depend on no other row. Slower for many. No effect with trans_a.
   bool independent_rows = false;
 };
 

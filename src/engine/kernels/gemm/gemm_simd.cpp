@@ -62,8 +62,7 @@ HWY_NOINLINE void ActivateRows(
 }
 
 namespace {
-// Products with few rows (decoding a token at a time) or few columns (small classifiers): the large operand is read
-// once, in place, instead of being packed.
+// Products with few rows (decoding) or few columns (small classifiers): the large operand is read in place, once.
 
 // Where dot products of a few rows x[i] with many rows y[j] go: element (i, j) to c[i * x_stride + j * y_stride], with
 // bias[i * x_bias + j * y_bias].

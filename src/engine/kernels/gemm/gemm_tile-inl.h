@@ -44,8 +44,7 @@ struct Finish {
   Ahead ahead = {};  // what the tile fetches on the side
 };
 
-// The type of products. A packed element has 32 bits: a float here, in bf16 two neighbors along k. Depths of packed
-// operands count packed elements.
+// The type of products. A packed element, which depths count, has 32 bits: a float, or in bf16 two neighbors along k.
 struct F32 {
   static constexpr int kPair = 1;  // values of k in a packed element
   static HWY_INLINE V MulAdd(V x, V y, V sum) { return hn::MulAdd(x, y, sum); }
@@ -143,8 +142,7 @@ constexpr std::array<TileFunction, kRows + 1> strided_tiles(std::integer_sequenc
 template <class P, int kRow, int kColumn>
 constexpr auto kStridedTiles = strided_tiles<P, kRow, kColumn>(std::make_integer_sequence<int, kRows>());
 
-// Finishes a tile of only `columns` < kWidth columns of C from its sums `edge` [rows, kWidth]. Does not touch memory
-// outside of those columns.
+// Finishes a tile of `columns` < kWidth columns of C from its sums `edge` [rows, kWidth]. Touches no other columns.
 inline HWY_NOINLINE void FinishEdge(
     const float* edge, int rows, int64_t columns, float* c, int64_t ldc, const Finish& finish) {
   const float* added = finish.accumulate ? c : finish.residual;

@@ -1,5 +1,4 @@
-// Small elementwise expressions, computed per element by one pointwise kernel. Plain data, shared by the kernels of
-// every backend and the graph's passes.
+// Small elementwise expressions: plain data, shared by every backend's pointwise kernel and the graph's passes.
 #pragma once
 #include <cmath>
 #include <cstdint>

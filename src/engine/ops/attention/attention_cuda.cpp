@@ -67,8 +67,7 @@ std::array<AttentionProblem, 2> layouts_of(const AttentionAttrs& attrs, const Sh
   return {dense, packed};
 }
 
-// Whether cuDNN has kernels for both passes: both or neither must be cuDNN's, so that they draw the same dropout mask.
-// So this depends on nothing that differs between them.
+// Whether cuDNN has kernels for both passes, which need the same dropout mask; so the answer is the same for both.
 bool supports(const KernelQuery& query) {
   auto& device = static_cast<CudaDevice&>(*query.device);
   if (!is_for_cudnn(query) || cudnn_version(device) < kLeastVersion) return false;

@@ -39,8 +39,7 @@ std::vector<TensorType> infer_conv2d_weight_grad(const InferArgs& args) {  // x,
   return {{full_type(args.in[0].dtype), args.attrs.as<Conv2dAttrs>().result}};
 }
 
-// A convolution and its gradients are linear in both operands, and each is differentiated by the two other forms, with
-// its result's gradient in the role of the result.
+// Each form is linear in both operands; the two other forms differentiate it, with its result's gradient as result.
 template <ConvolutionPass pass> std::vector<Tensor> conv2d_gradient(const GradientArgs& args) {
   const auto& attrs = args.attrs<Conv2dAttrs>();
   if (attrs.is_fused()) fail_internal("the gradient of a convolution is taken before passes fuse it");

@@ -1,5 +1,4 @@
-// Convolutions by cuDNN, if it has a deterministic kernel in the precision asked for. conv2d_cuda.cu's tiles do the
-// rest, and operands that are not 16-byte aligned.
+// Convolutions by deterministic kernels of cuDNN; conv2d_cuda.cu does the rest, also operands not 16-byte aligned.
 #include "base/numbers.h"
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/conv2d/conv2d_graph_cuda.h"

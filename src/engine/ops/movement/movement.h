@@ -1,5 +1,4 @@
-// Ops that only move, rename or round elements. The views pass gives their results the operands' memory if possible;
-// the kernel then does nothing.
+// Ops that only move, rename or round elements. Results may be views of operands; then the kernel does nothing.
 #pragma once
 #include <vector>
 #include "engine/ops/kernel.h"

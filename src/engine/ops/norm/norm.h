@@ -66,8 +66,7 @@ struct ResidualNorm {
 // Operands that attrs exclude may be undefined.
 ResidualNorm residual_norm(At x, Tensor f, Tensor weight, Tensor bias, Tensor random, const ResidualNormAttrs& attrs);
 
-// For kernels: the operands and results of a norm's node, with or without the residual stream, for any device. Null:
-// missing.
+// For kernels of any device: operands and results of a norm, with or without the residual stream. Null: missing.
 template <class T> T* elements_of(const TensorView* view) { return view ? view->as<T>() : nullptr; }
 
 struct NormDropout {  // of f

@@ -1,5 +1,4 @@
-// The optimizer's step in one pass over the flat buffers. Learning rate, step, norm and token count are read on the
-// device, so that a step can be recorded and replayed.
+// One pass over the flat buffers. Rate, step, norm and token count are on the device, so that steps can be recorded.
 #include <cmath>
 #include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/kernels/optimizer.h"
@@ -71,8 +70,7 @@ template <Rule kRule> LINNET_DEVICE void update(const OptimizerCall& call, const
   ema += step.ema_rest * (w - ema);
 }
 
-// A call without moments. The operands are first the parameters and other states, then gradient, sum of
-// squares, count and control.
+// A call without moments. Operands: parameters and other states, then gradient, sum of squares, count, control.
 OptimizerCall optimizer_call(const KernelArgs& args, const OptimizerAttrs& attrs) {
   const size_t states = args.out.size();
   OptimizerCall call;

@@ -1,5 +1,4 @@
-// Ops that programs define (include/linnet/own_op.h). Each has its own OpDef, which calls the program's functions; all
-// share one list of kernels.
+// Ops that programs define (include/linnet/own_op.h): OpDefs that call their functions and share a list of kernels.
 #pragma once
 #include <functional>
 #include <span>

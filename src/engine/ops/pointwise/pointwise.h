@@ -99,8 +99,7 @@ class ExpressionBuilder {
   std::vector<Instruction> code_;
 };
 
-// Nodes of one scalar function (engine/kernels/pointwise/expression.h) over tensors and numbers. An operand given twice
-// is one operand of the node.
+// Nodes of one scalar function over tensors and numbers. An operand given twice is one operand of the node.
 
 Tensor apply_scalar(Scalar function, At x);
 Tensor apply_scalar(Scalar function, At a, Tensor b);

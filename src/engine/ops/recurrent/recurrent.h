@@ -1,5 +1,4 @@
-// Recurrent layers over whole sequences (engine/kernels/recurrent/recurrent.h has the formulas): one node with a loop
-// inside, forward and backward.
+// Recurrent layers over sequences, as one node with a loop inside (formulas: engine/kernels/recurrent/recurrent.h).
 #pragma once
 #include "engine/kernels/recurrent/recurrent.h"
 #include "engine/ops/kernel.h"

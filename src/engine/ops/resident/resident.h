@@ -18,8 +18,7 @@ std::vector<Tensor> gather_rows(At order, Tensor cursor, std::span<const Tensor>
 // Each of the tables [S, n] -> [n]: its row `cursor`.
 std::vector<Tensor> pick_rows(At cursor, std::span<const Tensor> tables);
 
-// The scalars become row `cursor` of the table [S, n], n = scalars.size(), and the cursor is incremented. Both in
-// place, if nothing else reads them later.
+// The n scalars become row `cursor` of the table [S, n]; increments the cursor. In place if nothing reads them later.
 struct RowWrite {
   Tensor table, cursor;
 };
