@@ -1,5 +1,4 @@
-// An ONNX operator's implementation gets a node with its operands, and composes existing ops in the graph; gradients,
-// fusion and memory planning follow from those.
+// An ONNX operator's implementation composes existing ops, from which gradients, fusion and memory planning follow.
 #pragma once
 #include <functional>
 #include <memory>

@@ -150,8 +150,7 @@ OnnxOperatorRows quantized_operators();
 OnnxOperatorRows recurrent_operators();
 OnnxOperatorRows shape_operators();
 
-// Products of 8-bit whole numbers; the weight, and the other operand's scale and zero point, are known while tracing.
-// Empty: other operands.
+// Products of 8-bit integers; weight and the other operand's scale and zero point are constants. Empty: other operands.
 
 // a W, or a W^T with `trans_b`, of floats from 8-bit numbers (TracedQuantization): a [..., K] with one scale, W [K, N]
 // of the file with one scale or one per output channel.

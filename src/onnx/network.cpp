@@ -107,8 +107,7 @@ std::optional<Head> find_head(const OnnxModel& model) {
   return head;
 }
 
-// The network of `linnet import` or `linnet export --onnx`; "": none. A folder that has safetensors too is its
-// family's.
+// The network of `linnet import` or `linnet export --onnx`, or "". Folders with safetensors are their family's.
 std::string network_of(const std::string& folder) {
   if (const std::string imported = folder + "/" + kNetworkFile; file_exists(imported)) return imported;
   const std::string exported = folder + "/model.onnx";

@@ -1,5 +1,4 @@
-// LSTM, GRU and RNN (https://onnx.ai/onnx/operators): one node with an inner loop for the usual functions, otherwise
-// unrolled over a length known while tracing.
+// LSTM, GRU, RNN (https://onnx.ai/onnx/operators): one node for the usual functions, else unrolled over a known length.
 #include <algorithm>
 #include "base/text.h"
 #include "engine/ops/recurrent/recurrent.h"

@@ -17,8 +17,7 @@ class OnnxTextModel : public TextClassifier {
   // - "logits" [B, classes], or an only output of two axes;
   // - "pooler_output" [B, D] and an added linear layer;
   // - states [B, T, D], preferably "last_hidden_state": their mean over the text and a linear layer.
-  // `classes` 0: those of the logits, or two. `longest`: tokens of a text. User error for an unsuitable or quantized
-  // network.
+  // `classes` 0: the logits', or two. `longest`: tokens of a text. User error for an unsuitable or quantized network.
   OnnxTextModel(std::unique_ptr<OnnxNetwork> network, int64_t classes, int64_t longest);
   Tensor logits(Tensor tokens, Tensor lengths, Tensor types = {}) override;
   int64_t max_length() const override { return longest_; }

@@ -1,5 +1,4 @@
-// The tokenizers that are trained here and their files in run folders: lists of characters or words, and sealed
-// SentencePiece models.
+// Tokenizers that are trained here, and their files in run folders: characters, words, sealed SentencePiece models.
 #pragma once
 #include <memory>
 #include <string>

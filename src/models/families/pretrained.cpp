@@ -197,8 +197,7 @@ void prepare(PendingFiles& files, const fs::path& to, std::string_view text) {
   files.back()->finish();
 }
 
-// A model's companions but the weights of the folders `written`, also in folders one level down (sentence-transformers'
-// 1_Pooling/config.json).
+// A model's companions but the weights of the folders `written`, also one level down (1_Pooling/config.json).
 void prepare_companions(PendingFiles& files, const std::string& from, const std::string& to,
     const std::map<std::string, std::string>& instead, const std::vector<std::string>& written = {}) {
   if (is_packed(from) || is_gguf(from)) {

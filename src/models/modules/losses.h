@@ -1,5 +1,4 @@
-// Losses of classes, with optional weights for rare ones, of numbers, and of another model's probabilities; and the
-// classifiers of texts that have them.
+// Losses of classes (with optional weights), numbers, another model's probabilities; text classifiers that have them.
 #pragma once
 #include "models/nn/loss.h"
 #include "models/nn/module.h"
@@ -42,8 +41,7 @@ Loss distilled_loss(const Loss& data, Tensor student, Tensor teacher, Tensor tar
 Tensor append_graph(Graph& graph, const Graph& other, ValueId result, const std::string& path,
     const std::function<std::string(const std::string&)>& name_of);
 
-// Classifies token sequences or their tokens: an encoder with a head (models/modules/text_encoder.h) or an imported
-// network (onnx/text_network.h).
+// Classifies texts or their tokens: an encoder with a head (text_encoder.h) or a network (onnx/text_network.h).
 struct TextClassifier : Module {
   // tokens, types i32 [B, T], lengths i32 [B] -> of texts [B, outputs], of tokens [B, T, outputs]. No `types`: all 0.
   virtual Tensor logits(Tensor tokens, Tensor lengths, Tensor types = {}) = 0;

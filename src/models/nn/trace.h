@@ -44,8 +44,7 @@ class Trace {
   const TraceOptions& options() const { return options_; }
   Tensor parameter(const ParameterSpec& spec);
   bool is_frozen(const ParameterSpec& spec) const;
-  // Sets the buffer's value after the graph has run, which parameter() gives from here on. Error(kUser) outside of
-  // training.
+  // Sets the buffer's value after the run; parameter() gives it from here on. Error(kUser) outside of training.
   void update_buffer(const ParameterSpec& spec, Tensor next);
   // Adds the updates of buffers to the graph. Called once, at the end of a training graph.
   void finish_buffers();

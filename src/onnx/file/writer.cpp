@@ -1,5 +1,4 @@
-// Writes ONNX models. The format has sizes before contents, so messages around initializers are made first, with their
-// data's sizes; then all goes to the file in order.
+// Writes ONNX models. Sizes precede contents, so messages around initializers are made before their data is written.
 #include <algorithm>
 #include "base/files.h"
 #include "base/functions.h"

@@ -54,8 +54,7 @@ const Node* linear_product(const OnnxLowering& to, ValueId value) {
   return attrs.trans_b && !attrs.trans_a && to.graph().value(node->in[1]).type.shape.rank() == 2 ? node : nullptr;
 }
 
-// product + bias, of shape `result`; `product` is such a node. Gemm takes matrices alone, so leading axes are joined
-// before it and split after it.
+// product + bias, of shape `result`. Gemm takes matrices alone, so leading axes are joined before and split after it.
 std::string linear_as_gemm(OnnxLowering& to, const Node& product, ValueId bias, const SymbolicShape& result) {
   OnnxBuilder& b = to.builder;
   const std::string rows =

@@ -142,8 +142,7 @@ class Template {
   // User error with the line of a mistake; `name` begins the message.
   Template(const std::string& source, std::string name);
 
-  // User error for failures, for raise_exception in the template, and for one that takes more steps or memory than a
-  // conversation needs. Always sets `cost`.
+  // User error for failures, raise_exception, and more steps or memory than a conversation needs. Always sets `cost`.
   std::string render(const Dict& variables, Cost* cost = nullptr) const;
 
  private:

@@ -30,8 +30,7 @@ class MatchScratch {
   std::unique_ptr<State> state_;
 };
 
-// Copies share the compiled expression. Characters have their classes of Unicode 16, as in the tokenizers that Linnet
-// follows, whatever PCRE2's version.
+// Copies share the compiled expression. Characters have classes of Unicode 16, whatever PCRE2's version.
 class SplitPattern {
  public:
   // User error showing an expression that PCRE2 refuses.
