@@ -179,8 +179,7 @@ class TemporaryFolder {
   std::string path_;
 };
 
-// A folder for new files, made with its parents. The destructor removes it if it is empty: a failed command leaves
-// none.
+// A folder for new files, made with its parents. The destructor removes an empty one: failed commands leave none.
 class OutputFolder {
  public:
   explicit OutputFolder(const std::string& path) : path_(path) { make_directories(path); }

@@ -51,8 +51,7 @@ void keep_signal_handlers();
 // True once such a signal was caught. Long loops check it, save and return.
 bool stop_requested();
 
-// Thrown where StopPoints (base/thread_pool.h) allow work to be abandoned. Not a std::exception: only the code that
-// made the StopPoints catches it.
+// Thrown at StopPoints (base/thread_pool.h). Not a std::exception: only the code that made the StopPoints catches it.
 struct Stopped {};
 
 // Whether an environment variable switches a feature off, to find the cause of a fault.

@@ -183,8 +183,7 @@ class CausalSlots : public SlotModel {
     return optimized(trace.finish(), store_, decodes || options_.independent_prompts);
   }
 
-  // The index of a plan for chunk `chunk`, made on demand; a longer one if memory is short. Rows do not depend on the
-  // number of rows, so the bits are the same.
+  // The index of a plan for `chunk`, made on demand; if memory is short, of a longer one, which gives the same bits.
   size_t planned_chunk(size_t chunk) {
     const size_t longest = chunk_lengths_.size() - 1;
     while (!is_ready(prefills_[chunk])) chunk = chunk > longest ? longest : chunk + 1;

@@ -14,8 +14,7 @@ struct NumberLimit {
 TextGrammar::Node json_number(
     TextGrammar& grammar, bool whole, const std::optional<NumberLimit>& least, const std::optional<NumberLimit>& most);
 
-// In strings, without their quotes: any one character, or any number of them, then `next`. A character is in UTF-8 or
-// escaped.
+// In strings, without their quotes: one character (UTF-8 or escaped), or any number of them, then `next`.
 TextGrammar::Node json_character(TextGrammar& grammar, TextGrammar::Node next);
 TextGrammar::Node json_characters(TextGrammar& grammar, TextGrammar::Node next);
 

@@ -10,8 +10,7 @@
 #include "training/trainer/resident.h"
 
 namespace linnet {
-// A model in planned memory: store, layout, trainer and batches, as every task needs them. Derived classes add shapes,
-// losses, evaluation and whatever else runs in this memory.
+// A model in planned memory, with layout, trainer and batches. Derived classes add shapes, losses and evaluation.
 class Session {
  public:
   // The model outlives the session. With train.quantize, a training session gives its linear layers steps
@@ -59,8 +58,7 @@ template <class Shapes, class Loss> std::vector<LossFunction> losses_of(const Sh
 
 LossTotal total_loss(int64_t batches, const SharedWork& ranks, FunctionRef<LossTotal(int64_t batch)> evaluate);
 
-// For a session that only evaluates or generates: allocates the planned memory and sets the constants. `advice`: what
-// needs less, for the error if it does not fit.
+// For a session without training: allocates its memory, sets constants. `advice`: what needs less, for the error.
 void take_memory(Session& session, const std::string& advice);
 void load_weights(Session& session, const LoadWeights& load);
 // Both. Linear weights are packed in place (engine/plan/plan.h), so "parameters" must not be read afterwards.

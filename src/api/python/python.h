@@ -98,8 +98,7 @@ nb::object numpy_of(std::vector<float> values, const Shape& shape);
 // Throws Python's exception if it must stop (Ctrl-C). Requires the GIL.
 void check_signals();
 
-// Whether work goes on after a callback, which takes the GIL: not if it returns False or throws, which is kept in
-// `thrown`.
+// Calls a callback with the GIL. Returns false if it returns False or throws, which is kept in `thrown`.
 template <class Callback> bool goes_on(std::exception_ptr& thrown, const Callback& callback) {
   const nb::gil_scoped_acquire gil;
   try {

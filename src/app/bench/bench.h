@@ -21,8 +21,7 @@ struct WorkloadInput {
   std::vector<std::byte> data;
 };
 
-// A training step. Data only depend on the workload, so that another program can read the same (`linnet bench NAME
-// --write-data FILE`).
+// A training step. Its data depend on nothing else, so that another program can read them (--write-data FILE).
 struct Workload {
   std::string name, description;
   std::string unit;            // "samples/s" or "tokens/s"

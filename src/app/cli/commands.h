@@ -1,5 +1,4 @@
-// Command-line parsing, the program's commands, and arguments that several share. Only command_line.cpp includes CLI11,
-// which adds five seconds of compile time to a file.
+// The program's commands and the arguments they share. Only command_line.cpp includes CLI11, which compiles slowly.
 #pragma once
 #include <functional>
 #include <list>
@@ -154,17 +153,14 @@ void print_network(const std::string& path, const OnnxNetwork& network);
 // ranks save and end; a second one ends them within seconds. They also end if this process is killed. `restarts`: how
 // often dead ranks are restarted with --resume.
 int start_ranks(int ranks, int restarts);
-// Runs `body` on the starter's ranks; returns the exit code. An error is reported once: ranks other than 0 only print
-// their own.
+// Runs `body` on the starter's ranks; returns the exit code. Errors are told once: ranks but 0 print only their own.
 int run_as_rank(FunctionRef<int(Communicator& world)> body);
 
 // `linnet bench network`: speed of messages between ranks, for `linnet plan --network`; returns the exit code. Starts
-// `ranks` ranks here, or with 0 measures the starter's. `threads` compute on each rank, to see if messages move
-// meanwhile.
+// `ranks` ranks, or with 0 measures the starter's. `threads` compute on each, to see if messages move meanwhile.
 int bench_network(int64_t ranks, int threads, bool json);
 
-// All commands in the order of the help page. Each has a function add_NAME_command, which declares its arguments and
-// action (docs/add_a_command.md).
+// All commands in the help page's order. add_NAME_command() declares arguments and action (docs/add_a_command.md).
 // clang-format off
 #define LINNET_COMMANDS(COMMAND) \
   COMMAND(train) COMMAND(sweep) COMMAND(eval) COMMAND(predict) COMMAND(score) COMMAND(translate) COMMAND(generate) COMMAND(chat) \

@@ -1,5 +1,4 @@
-// `linnet plan`: memory of a run; with --network memory and speed on several ranks, with --sweep those of many
-// settings.
+// `linnet plan`: memory of a run; with --network, memory and speed on several ranks; with --sweep, of many settings.
 #include <algorithm>
 #include <numeric>
 #include <tuple>
@@ -211,8 +210,7 @@ int plan_ranks(const PlanRanksArguments& arguments, const Config& config) {
   return fits ? 0 : 1;
 }
 
-// Memory and step time for all precisions, recomputation modes, optimizers and, from a model folder, with and without
-// adapters. `memory`: available; marks lines that need more.
+// Memory and step time by precision, recomputation, optimizer and, of folders, adapters; marks what exceeds `memory`.
 void print_plan_sweep(const Config& config, uint64_t memory) {
   if (config.train.device != "cpu")
     fail_user("--sweep plans for the CPU: leave device = \"", config.train.device, "\" out");

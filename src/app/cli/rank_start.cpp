@@ -161,8 +161,7 @@ class MpirunOutput {
   bool is_report_ = false;
 };
 
-// Ends the ranks of an mpirun that was killed, which have become children of this process: rank 0 holds the run
-// folder's lock, which a restart needs.
+// Ends a killed mpirun's ranks, now children of this process: a restart needs the run folder's lock, held by rank 0.
 void end_orphans() {
   const std::string file = "/proc/self/task/" + std::to_string(getpid()) + "/children";
   for (std::string all; !(all = text_if_there(file)).empty(); waitpid(-1, nullptr, 0))

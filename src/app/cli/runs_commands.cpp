@@ -1,5 +1,4 @@
-// What is there: `linnet info`, `linnet presets`, `linnet inspect`, `linnet report`, `linnet runs` (lists run folders);
-// and `linnet average` (of a run's kept checkpoints).
+// `linnet info`, `presets`, `inspect`, `report`, `runs` (lists run folders), `average` (of a run's kept checkpoints).
 #include <fmt/chrono.h>
 #include <sys/stat.h>
 #include <algorithm>

@@ -1,5 +1,4 @@
-// Bodies of requests and responses in OpenAI's and Hugging Face's formats. Errors of parsing are ApiErrors with status
-// 400 that name the key.
+// Bodies in OpenAI's and Hugging Face's formats. Errors of parsing are ApiErrors with status 400 that name the key.
 #pragma once
 #include "serving/loaded/workers.h"
 

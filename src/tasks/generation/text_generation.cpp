@@ -1,5 +1,4 @@
-// Continues prompts with a decoder-only model, or answers them with an encoder-decoder: T5, Marian, or a translation
-// run.
+// Continues prompts with a decoder-only model, or answers them with an encoder-decoder (T5, Marian, translation runs).
 #include <set>
 #include "base/fail.h"
 #include "base/log.h"

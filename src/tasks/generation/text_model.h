@@ -54,8 +54,7 @@ class TextModel {
   virtual void plan(std::span<const TextJob> jobs, int64_t samples) = 0;
   // The same for any jobs within the limits, with the same tokens. kLater: call check_weights() before a text counts.
   void plan_resident(const TextRoom& options, WeightCheck check = WeightCheck::kNow);
-  // User error if a packed model's weights are not those that were packed, or its file has lost pages since. Compares
-  // them once, so it can be called after every step.
+  // User error if a packed model's weights differ from those packed, or its file has lost pages. Compares them once.
   void check_weights() const;
 
   Engine& engine() { return *engine_; }

@@ -31,8 +31,7 @@ void set_language_model(LanguageModel& language, PretrainedModel pretrained) {
   language.model_type = language.pretrained->family->model_type;
 }
 
-// Models may round their vocabulary up. Tokenizers may have a few more tokens, as for pictures; texts must not use
-// them.
+// Models may round their vocabulary up. Tokenizers may have more tokens (for pictures), which texts must not use.
 void check_language_vocabulary(const LanguageModel& language, const std::string& folder) {
   constexpr int64_t kMostMore = 64;
   if (language.coder->vocab_size() > language.model->vocab_size() + kMostMore)

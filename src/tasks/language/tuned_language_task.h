@@ -1,5 +1,4 @@
-// Shared by tasks that fine-tune a folder's language model on JSON lines: conversations as tokens, of which it learns
-// the assistant's, and a task's steps.
+// For tasks that fine-tune a folder's language model on JSON lines: conversations as tokens, and a task's steps.
 #pragma once
 #include <tuple>
 #include "base/fail.h"
@@ -27,8 +26,7 @@ struct LearnedText {
 
 // Renders a conversation; the assistant's turns, including their ends, are learned. A template may render earlier turns
 // differently once later ones follow (Qwen3 drops thoughts): then there are several texts, each as the model sees it
-// when it writes the answers learned from it. User error beginning with `where`
-// for roles that the template refuses.
+// when it writes the answers learned from it. User error beginning with `where` for roles that it refuses.
 std::vector<LearnedText> render_chat(
     const ChatTemplate& chat, const Json& messages, const std::string& tools, const std::string& where);
 // `special`: with the tokens that the tokenizer puts around a text.

@@ -142,8 +142,7 @@ std::pair<TextRecords, TextRecords> load_texts(const TextTask& task, const Confi
   return {std::move(train), std::move(valid)};
 }
 
-// The data's labels, or if all are among the folder's in any letter case, those in its order: its head has a row for
-// each.
+// The data's labels, or the folder's if these have all of them in any letter case: its head has a row for each.
 Names labels_with(const std::string& folder, Names of_data) {
   const ConfigFile config(folder + "/config.json");
   if (of_data.empty() || config.count("id2label") == 0) return of_data;

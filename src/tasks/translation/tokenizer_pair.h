@@ -16,8 +16,7 @@ Languages languages_of(const Config& config);
 struct TokenizerPair {
   std::shared_ptr<const Tokenizer> source, target;  // the same object for a joint vocabulary
   SpecialTokens special = {};                       // what begins and ends a sentence, for the model
-  // Further tokens around a sentence, for languages or BART (frame_sentences()): before and after a source, and
-  // in a target after decoding's first token.
+  // For languages or BART (frame_sentences()): tokens around a source, and in a target after decoding's first token.
   std::vector<TokenId> before_source = {}, after_source = {}, before_target = {};
   std::string missing_language = {};  // the error about a missing language, with how to set it; empty: none
 

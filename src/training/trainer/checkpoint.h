@@ -18,8 +18,7 @@ struct Progress {
   int64_t worse_since_best = 0;
 };
 
-// save_model() and load_model() of divided parameters, the trained ones in `state`. All ranks call; rank 0 has the
-// file.
+// save_model() and load_model() of divided parameters, trained ones in `state`. All ranks call; rank 0 has the file.
 void save_divided_model(const std::string& path, const TrainingState& states, const std::string& state,
     const Metadata& metadata, WholeStates& whole);
 void load_divided_model(const std::string& path, const TrainingState& states, WholeStates& whole);

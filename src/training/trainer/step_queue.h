@@ -1,5 +1,4 @@
-// Runs consecutive training steps from a batch source, on host batches or a device-resident dataset: submit() requests
-// steps, collect() returns their reports in the same order.
+// Runs training steps on host batches or a device-resident dataset: submit() requests them, collect() reports in order.
 #pragma once
 #include "data/examples/batch.h"
 #include "training/trainer/resident.h"
