@@ -237,8 +237,7 @@ struct PackedFiles {
 using PackedReader = PackedFiles (*)(const std::string& path);
 void set_packed_reader(const char* ending, PackedReader reader);
 
-// Whether a regular file of that name is read as a folder.
-bool is_packed(const std::string& path);
+bool is_packed(const std::string& path);  // whether a regular file of that name is read as a folder
 bool is_gguf(const std::string& path);
 // Cached until the file changes or four others have been opened.
 std::shared_ptr<const PackedFiles> open_packed(const std::string& path);

@@ -10,8 +10,7 @@
 namespace linnet {
 void log_info(const std::string& message);
 void log_warning(const std::string& message);
-// Whether log_info() prints. Progress and samples follow it.
-bool log_shows_info();
+bool log_shows_info();  // whether log_info() prints; progress and samples follow it
 // Prints nothing from now on. Of processes that train together only rank 0 prints.
 void silence_log();
 
@@ -32,8 +31,7 @@ class TerminalLine {
   bool usable() const { return usable_; }
   // The characters that fit: one less than the columns, as the cursor needs the last. Asks the terminal at every call.
   size_t room() const;
-  // Draws `text`, cut to room(). Allocates nothing.
-  void draw(std::string_view text);
+  void draw(std::string_view text);  // cut to room(); allocates nothing
   void clear();
 
  private:

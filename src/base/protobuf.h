@@ -12,8 +12,7 @@ class ProtoReader {
   using Fail = std::function<void(const std::string& problem)>;
   ProtoReader(std::string_view bytes, const Fail& fail) : bytes_(bytes), fail_(fail) {}
 
-  // Goes to the next field. False at the message's end.
-  bool next();
+  bool next();  // goes to the next field; false at the message's end
   uint64_t number() const { return number_; }
   // The field's value. Another wire type is an error.
   std::string_view data() const { return expect(2), data_; }

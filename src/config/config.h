@@ -185,10 +185,8 @@ struct Config {
   PreferenceConfig preferences;
   DistillationConfig distillation;
   TrainConfig train;
-  // Set by the command line, for inference: no key.
-  WeightQuantization quantization = {};
-  // Set by the launching program: no key.
-  ProcessRank process = {};
+  WeightQuantization quantization = {};  // set by the command line, for inference: no key
+  ProcessRank process = {};              // set by the launching program: no key
   bool operator==(const Config&) const = default;
 };
 
@@ -209,8 +207,7 @@ void check_keys_belong(const Config& config);
 // The same for one --set, whatever its value; also for a key that model.from decides.
 void check_setting_belongs(const Config& config, const std::string& key_and_value);
 
-// learning_rate, or what its 0 stands for.
-double peak_learning_rate(const Config& config);
+double peak_learning_rate(const Config& config);  // learning_rate, or what its 0 stands for
 
 // The configuration of one data shard: a step's batch is cut into train.data_shards parts (0: one for each rank with
 // other data), each into train.micro_batches (0: one) with accumulated gradients. Its batch_size, batch_tokens and

@@ -42,8 +42,7 @@ std::span<const char* const> section_names();
 bool is_section(std::string_view name);
 bool is_short_form(std::string_view section, std::string_view name);
 
-// As in TOML and messages: 1e-09, "text", true.
-std::string value_text(const FieldValue& value);
+std::string value_text(const FieldValue& value);                 // as in TOML and messages: 1e-09, "text", true
 std::string choices_text(std::span<const std::string> choices);  // one of "bleu", "loss"
 // "at least 1", "one of "bleu", "loss"", or empty if any value of the type is valid.
 std::string range_text(const ConfigKey& key);

@@ -101,8 +101,7 @@ std::unique_ptr<const TensorFile> open_tensor_file(const std::string& path);
 std::string quoted_name(std::string_view text);
 // A tensor's bytes. User error for too many axes, a negative size and more than any memory; `who` names the tensor.
 uint64_t tensor_bytes(const std::string& path, const std::string& who, std::span<const int64_t> sizes, FileDType dtype);
-// The engine's type for elements that it does not compute in.
-DType converted_dtype(FileDType dtype);
+DType converted_dtype(FileDType dtype);  // the engine's, for elements that it does not compute in
 
 // Weights by torch.save() (pytorch_model.bin): an uncompressed zip archive of a pickle with names and shapes (data.pkl)
 // and each storage's bytes (data/KEY). A pickle is a program: Linnet accepts what a dictionary of tensors needs,

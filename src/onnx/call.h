@@ -32,8 +32,7 @@ struct TracedQuantization {
   OnnxElement element = OnnxElement::kInt8;     // of the codes
   std::vector<double> scales = {}, zeros = {};  // one, or one for each index of `axis`
   int axis = 0;
-  // The floats that were rounded; undefined: not known.
-  Tensor before = {};
+  Tensor before = {};                            // the floats that were rounded; undefined: not known
   std::shared_ptr<const HostTensor> codes = {};  // if known
 };
 

@@ -52,6 +52,5 @@ std::unique_ptr<TextCoder> open_text_coder(const std::string& path);
 std::unique_ptr<TextCoder> make_number_coder(int64_t vocab_size);
 // Trains a tokenizer of the configured kind, or opens the configured one.
 std::unique_ptr<TextCoder> make_text_coder(const Config& config, const std::vector<std::string>& texts);
-// Loads what save() wrote.
-std::unique_ptr<TextCoder> load_text_coder(const std::string& folder);
+std::unique_ptr<TextCoder> load_text_coder(const std::string& folder);  // what save() wrote
 }  // namespace linnet

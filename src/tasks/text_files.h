@@ -3,8 +3,7 @@
 #include "config/config.h"
 
 namespace linnet {
-// Token numbers instead of text (.bin).
-bool is_token_file(const std::string& path);
+bool is_token_file(const std::string& path);  // token numbers instead of text (.bin)
 
 // The path in key `key`. User error if it is empty.
 std::string text_path(const Config& config, const std::string& path, const char* key);

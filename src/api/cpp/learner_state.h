@@ -14,10 +14,8 @@ constexpr const char* kRowMask = "row_mask";
 
 // Names of graph inputs that the learner or the trainer fills.
 bool is_reserved(const std::string& name);
-// The largest first size; 0 without any.
-int64_t most_rows(const InputTypes& types);
-// A graph's inputs that are not reserved.
-InputTypes declared(const Graph& graph);
+int64_t most_rows(const InputTypes& types);  // the largest first size; 0 without any
+InputTypes declared(const Graph& graph);     // inputs that are not reserved
 
 struct Learner::State {
   // Plans; no memory is taken yet.

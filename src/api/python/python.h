@@ -61,8 +61,7 @@ inline Tensor or_none(const std::optional<Operand>& operand) { return operand ? 
 
 nb::tuple to_tuple(const Shape& shape);
 Shape to_shape(const std::vector<int64_t>& sizes);
-// "float32", "float64", "int32", "uint8".
-const char* numpy_name(DType dtype);
+const char* numpy_name(DType dtype);  // "float32", "float64", "int32", "uint8"
 // Those and other names ("f32", "float", numpy.float32). Error(kUser) for others.
 DType to_dtype(nb::handle name);
 // (dtype, shape) and back.
@@ -87,13 +86,11 @@ struct Converted {
 Converted convert(nb::handle value, std::optional<DType> dtype, const std::string& name);
 // A batch from a dict, with the element types of `types` if it has the name.
 Arrays to_arrays(const nb::dict& batch, const InputTypes& types);
-// NumPy arrays with memory of their own.
-nb::dict to_dict(const Arrays& arrays);
+nb::dict to_dict(const Arrays& arrays);  // NumPy arrays with memory of their own
 // A NumPy array over memory that `owner` keeps.
 nb::object numpy_view(void* data, const TensorType& type, nb::handle owner, bool writable);
 nb::object numpy_copy(std::span<const std::byte> bytes, const TensorType& type, bool writable = true);
-// A NumPy array that takes over the values.
-nb::object numpy_of(std::vector<float> values, const Shape& shape);
+nb::object numpy_of(std::vector<float> values, const Shape& shape);  // takes over the values
 
 // Throws Python's exception if it must stop (Ctrl-C). Requires the GIL.
 void check_signals();

@@ -47,8 +47,7 @@ class Device {
   virtual void touch(std::byte*) {}
   // The device memory that a block of this many bytes takes.
   virtual size_t footprint(size_t bytes) const { return bytes; }
-  // Host memory for copies by DMA.
-  virtual std::byte* allocate_host(size_t bytes) = 0;
+  virtual std::byte* allocate_host(size_t bytes) = 0;  // host memory for copies by DMA
   virtual void release_host(std::byte* memory) noexcept = 0;
   // Blocks of either kind allocated since the device was opened, for guards in tests (tests/integration).
   virtual int64_t allocations() const = 0;

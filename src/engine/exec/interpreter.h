@@ -31,8 +31,7 @@ class HostTensor {
   template <class T> std::span<const T> as() const {
     return {static_cast<const T*>(data()), static_cast<size_t>(type_.shape.elements())};
   }
-  // Element i as a double, whatever the type.
-  double operator[](int64_t i) const;
+  double operator[](int64_t i) const;  // element i, whatever the type
   std::vector<double> values() const;
 
  private:

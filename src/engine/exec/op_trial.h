@@ -36,8 +36,7 @@ struct OpTrial {
 // With bf16 only the op's operands and results have it. `rounded`: fp32 throughout, rounded to bf16 where bf16 would
 // be, so that the storage pass finds bf16 values.
 Graph trial_graph(const OpTrial& op, DType dtype, bool with_gradients, bool rounded = false);
-// Inputs in float64 that are exact in float32.
-NamedTensors trial_inputs(const Graph& graph, const OpTrial& op);
+NamedTensors trial_inputs(const Graph& graph, const OpTrial& op);  // in float64, exact in float32
 NamedTensors in_float32(const NamedTensors& tensors);
 NamedTensors rounded_to_bf16(NamedTensors inputs, const OpTrial& op);  // rounds those that bf16 would store
 

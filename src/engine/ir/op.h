@@ -117,8 +117,7 @@ struct OpDef {
   bool (*can_accumulate)(const Node&) = nullptr;
   Attrs (*with_accumulator)(const Attrs&) = nullptr;
 
-  // nullptr: Algebra::kOther
-  Algebra (*algebra)(const Node&) = nullptr;
+  Algebra (*algebra)(const Node&) = nullptr;      // nullptr: Algebra::kOther
   int (*axis)(const Node&) = nullptr;             // of kSplit and kConcat
   StorageRule (*storage)(const Node&) = nullptr;  // nullptr: kernels read and write fp32 alone
   // Returns the attributes of a node that computes its products in another precision.

@@ -124,8 +124,7 @@ class StorageMap {
   // First write and last read; outputs live to the end.
   NodeId first(ValueId storage) const;
   NodeId last(ValueId storage) const;
-  // Its bytes, split by the node that first writes them.
-  std::vector<ArenaPart> parts(ValueId storage) const;
+  std::vector<ArenaPart> parts(ValueId storage) const;  // its bytes, split by the node that first writes them
   const std::vector<Access>& writes(ValueId storage) const { return writes_[storage_of(storage)]; }
   // Updates whose value is not in the state's own storage.
   const std::vector<StateUpdate>& copies() const { return copies_; }

@@ -32,8 +32,7 @@ struct RotaryKeys {
 };
 // The keys that Llama and later families share, and `more`.
 Fields<DecoderConfig> llama_fields(const Fields<DecoderConfig>& more = {}, const RotaryKeys& keys = {});
-// "attention_bias" (all four projections) and "mlp_bias".
-Field<DecoderConfig> bias_fields();
+Field<DecoderConfig> bias_fields();  // "attention_bias" (all four projections) and "mlp_bias"
 // The number of experts, by key `count`, and per token ("num_experts_per_tok"), and the weight of the load loss.
 Field<DecoderConfig> expert_fields(const char* count);
 Field<DecoderConfig> whole_pairs_field();  // rotated parts of heads have two halves

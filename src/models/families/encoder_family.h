@@ -21,8 +21,7 @@ std::unique_ptr<Module> make_model(const EncoderConfig& config, const ConfigFile
 Fields<EncoderConfig> bert_fields(const Fields<EncoderConfig>& more = {}, const char* positions = "absolute");
 // "max_position_embeddings" and "pad_token_id", with defaults.
 Field<EncoderConfig> lengths_field(int longest, int pad_token);
-// The masked head has the layers' activation.
-Field<EncoderConfig> head_activation_field();
+Field<EncoderConfig> head_activation_field();  // the masked head has the layers' activation
 // "max_position_embeddings" of a position table whose rows up to the padding token's id are unused and left out.
 Field<EncoderConfig> positions_after_padding();
 

@@ -32,15 +32,13 @@ void take_pooling(PretrainedModel& model, const std::string& folder);
 // Prefixes of texts by kind ("query": "search_query: "), from config_sentence_transformers.json.
 struct SentencePrompts {
   std::map<std::string, std::string> prompts = {};
-  std::string usual = {};  // the name of the default; "": none
-  bool included = true;    // in what is pooled
-  // "": the default. User error for an unknown name.
-  std::string of(const std::string& name) const;
+  std::string usual = {};                         // the name of the default; "": none
+  bool included = true;                           // in what is pooled
+  std::string of(const std::string& name) const;  // "": the default; user error for an unknown name
 };
 SentencePrompts read_sentence_prompts(const std::string& folder);
 
-// Scales rows of `width` numbers to length 1; zeros stay.
-void normalize_rows(std::span<float> rows, size_t width);
+void normalize_rows(std::span<float> rows, size_t width);  // to length 1; zeros stay
 // Keeps the first `dimensions` numbers of each row (Matryoshka embeddings), of length 1 if `normalized`.
 void shorten_rows(std::vector<float>& rows, size_t width, size_t dimensions, bool normalized);
 

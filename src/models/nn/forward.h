@@ -33,8 +33,7 @@ struct ForwardOptions {
 
 class Forward {
  public:
-  // Declares inputs and names outputs.
-  using Function = std::function<void(Trace&)>;
+  using Function = std::function<void(Trace&)>;  // declares inputs and names outputs
 
   // Traces and plans each function: one for every batch shape. They share parameters, inputs by name, and working
   // memory. Takes all memory; parameters are zero until they are filled.

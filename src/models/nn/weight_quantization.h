@@ -22,8 +22,7 @@ struct WeightQuantization {
   // Static int8: by weight, the scale by which its products round their other operand (static_rounding() in
   // ops/quantized). Products of other weights take a scale from each row.
   std::map<std::string, float> input_scales = {};
-  // If set, evaluations show it what the linear layers read.
-  std::shared_ptr<ActivationObserver> observer = {};
+  std::shared_ptr<ActivationObserver> observer = {};  // if set, evaluations show it what the linear layers read
 
   bool any() const { return linear || table || !blocks.empty(); }
   bool operator==(const WeightQuantization&) const = default;

@@ -20,8 +20,7 @@ struct HttpRequest {
   HttpHeaders headers;       // names in lower case
   std::string body;
 
-  // By the header's name in lower case; "" without it.
-  std::string_view header(std::string_view name) const;
+  std::string_view header(std::string_view name) const;  // by the header's name in lower case; "" without it
 };
 
 struct HttpResponse {
@@ -56,8 +55,7 @@ class HttpHandler {
   virtual ~HttpHandler() = default;
   // Called before the body is read, so that refusing costs nothing.
   virtual std::optional<HttpResponse> refuse(const HttpRequest& head) = 0;
-  // Whether it is answered even with too many connections.
-  virtual bool is_urgent(const HttpRequest& head) = 0;
+  virtual bool is_urgent(const HttpRequest& head) = 0;  // whether it is answered even with too many connections
   // In the server's thread: must not wait.
   virtual void handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange) = 0;
   // The answer to a request that the server itself refuses, such as a too large one; for logs and the error format.
@@ -84,8 +82,7 @@ class ApiError : public std::runtime_error {
 HttpResponse error_response(const ApiError& error);
 std::string error_body(const ApiError& error);
 
-// The page to try models on, served at "/".
-HttpResponse try_page();
+HttpResponse try_page();  // to try models on, served at "/"
 
 struct HttpLimits {
   uint32_t header_bytes = 16 * 1024;        // beyond: 431

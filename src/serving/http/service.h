@@ -47,8 +47,7 @@ class ApiKeys {
 // KEY of "Bearer KEY"; "" of anything else, which is never a key.
 std::string_view key_of(std::string_view authorization);
 
-// The time depends on the sizes alone.
-bool equal_in_constant_time(std::string_view a, std::string_view b);
+bool equal_in_constant_time(std::string_view a, std::string_view b);  // the time depends on the sizes alone
 
 // The answer to a text request, built from events of the model's thread: whole at the end, or as a stream.
 class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
@@ -152,8 +151,7 @@ class Service : public HttpHandler {
  public:
   // Loads the models. User error if one cannot be loaded, or for two of one name.
   explicit Service(const ServiceOptions& options);
-  // Waits for running computations.
-  ~Service() override;
+  ~Service() override;  // waits for running computations
 
   std::optional<HttpResponse> refuse(const HttpRequest& head) override;
   bool is_urgent(const HttpRequest& head) override { return head.path == "/health"; }

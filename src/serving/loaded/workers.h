@@ -124,8 +124,7 @@ class TextWorker {
   const TextModel& model() const { return *model_; }
   // Takes all orders of a client, or none if too many texts wait. Calls `begin` with each number for cancel() first.
   bool submit(std::vector<TextOrder> orders, const std::string& client, const std::function<void(int64_t)>& begin = {});
-  // The same for one order; -1 if it was not taken.
-  int64_t submit(TextOrder order);
+  int64_t submit(TextOrder order);  // the same for one order; -1 if it was not taken
   // Ends an order's texts; finished() is called for the unfinished ones, with TextEnd::kInterrupted.
   void cancel(int64_t order);
 

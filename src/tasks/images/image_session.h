@@ -28,8 +28,7 @@ std::string size_text(int64_t height, int64_t width, int64_t channels);  // "28 
 
 // Whether model.from names a model folder, not an ONNX file. User error if it is no ViT, or architecture is not "vit".
 bool starts_from_vit(const Config& config);
-// Whether `folder` is a ViTForImageClassification.
-bool is_vit_folder(const std::string& folder);
+bool is_vit_folder(const std::string& folder);  // of a ViTForImageClassification
 bool is_image_run(const std::string& folder);
 ImageFormat vit_folder_format(const std::string& folder);
 // The configuration's sizes, or those of the initial folder, which must fit the images.
@@ -56,8 +55,7 @@ class ImageSession : public OwnedImageModel, public Session {
   ImageSession(const Config& config, const ImageFormat& format, bool training, bool verify_plans = true,
       int64_t train_images = 0, std::span<const float> class_weights = {});
 
-  // The outputs of each image, [images, classes].
-  std::vector<float> logits(const ImageDataset& dataset);
+  std::vector<float> logits(const ImageDataset& dataset);  // [images, classes]
   TaskEvaluation evaluate(const ImageDataset& dataset, const SharedWork& ranks = SharedWork::alone());
 
   const int64_t batch_size;

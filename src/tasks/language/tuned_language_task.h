@@ -32,8 +32,7 @@ std::vector<LearnedText> render_chat(
 // `special`: with the tokens that the tokenizer puts around a text.
 TargetedTokens learned_tokens(const LearnedText& text, const PretrainedTokenizer& tokenizer, bool special = false);
 bool learns_anything(const TargetedTokens& tokens);
-// Returns whether there was anything to cut.
-bool cut_tokens(TargetedTokens& tokens, int64_t longest);
+bool cut_tokens(TargetedTokens& tokens, int64_t longest);  // whether there was anything to cut
 
 // The most tokens of a conversation.
 int64_t longest_chat(const Config& config, const CausalModel& model);

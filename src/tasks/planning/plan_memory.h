@@ -90,9 +90,8 @@ struct Foresight {
   StepForecast step;
   // The time of one rank for the same work, divided by the ranks' total time: 1 is a step without any loss.
   double efficiency = 0;
-  // Steps a second times data groups; ranks layouts.
-  double groups_per_second = 0;
-  TrainingStep simulated;  // for a trace
+  double groups_per_second = 0;  // steps a second times data groups; ranks layouts
+  TrainingStep simulated;        // for a trace
 
   auto order() const { return std::tuple(fits, groups_per_second); }  // the better layout has the greater one
 };

@@ -20,8 +20,7 @@ struct TextRecords {
   std::vector<std::string> labels() const;  // as text
 };
 
-// A string itself, any other value as JSON.
-std::string label_text(const Json& label);
+std::string label_text(const Json& label);  // a string itself, any other value as JSON
 // A label as a finite number. User error beginning with `where` if it is none.
 double number_of(const Json& label, const std::string& where);
 // The end of a message about a label in line 1 of a table, which may be its heading; "" for others.

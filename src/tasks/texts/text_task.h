@@ -15,8 +15,7 @@ struct Answer {
   Json json = Json::object();      // of a JSON line, after the input
 };
 
-// Six decimals.
-std::string cell(double number);
+std::string cell(double number);  // six decimals
 // The `top` likeliest classes with probabilities. With top > 1, "top" lists them in JSON.
 Answer class_answer(std::span<const double> probabilities, const std::vector<std::string>& classes, int64_t top);
 std::vector<std::string> class_heading(int64_t top);

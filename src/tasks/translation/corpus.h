@@ -12,9 +12,7 @@ struct Corpus {
 // Without validation files holds out evenly spread training pairs. Error(kUser) names what is missing or malformed.
 Corpus load_training_corpus(const Config& config);
 
-// The test split; an error if not configured.
-Corpus load_test_corpus(const Config& config);
+Corpus load_test_corpus(const Config& config);  // the test split; an error if not configured
 
-// The valid split as in load_training_corpus().
-ParallelText load_valid_split(const Config& config);
+ParallelText load_valid_split(const Config& config);  // as in load_training_corpus()
 }  // namespace linnet

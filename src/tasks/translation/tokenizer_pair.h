@@ -20,8 +20,7 @@ struct TokenizerPair {
   std::vector<TokenId> before_source = {}, after_source = {}, before_target = {};
   std::string missing_language = {};  // the error about a missing language, with how to set it; empty: none
 
-  // User error if a language is missing.
-  SentenceFrame frame() const;
+  SentenceFrame frame() const;  // user error if a language is missing
   // Padding, and the token that decoding begins with unless it is the end.
   std::vector<TokenId> never_written() const;
   void save(const std::string& folder) const;  // tokenizer.*, or source.* and target.*
@@ -32,8 +31,7 @@ SpecialTokens begin_of(const Config& config, SpecialTokens special);
 
 // Call before worker threads start: SentencePiece trains in a child process.
 TokenizerPair train_tokenizers(const Config& config, const ParallelText& train);
-// Loads what save() wrote.
-TokenizerPair load_tokenizers(const Config& config, const std::string& folder);
+TokenizerPair load_tokenizers(const Config& config, const std::string& folder);  // what save() wrote
 // Opens a Hugging Face model folder's tokenizers: Marian has one for each side.
 TokenizerPair open_tokenizers(const std::string& folder);
 

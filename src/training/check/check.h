@@ -54,8 +54,7 @@ const Graph& evaluation_graph(const CheckSubject& subject);
 void load(const CheckSubject& subject, const CheckBatch& batch);
 // Restores the initial weights, resets the optimizer and loads the subject's batch.
 void restart(CheckSubject& subject);
-// |a - b| relative to the larger.
-double difference(double a, double b);
+double difference(double a, double b);  // |a - b| relative to the larger
 
 Finding check_gradient_norms(CheckSubject& subject);
 Finding check_finite_differences(CheckSubject& subject);

@@ -74,8 +74,7 @@ class RunReporter {
   // Warns at the end if every evaluation had the same answer for all examples.
   void warn_of_nothing_learned() const;
   void clear() { bar_.clear(); }
-  // Flushes to disk.
-  void sync();
+  void sync();  // flushes to disk
   // Null unless configured.
   EventLog* events() { return events_ ? &*events_ : nullptr; }
 

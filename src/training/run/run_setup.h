@@ -19,8 +19,7 @@ Precision precision_of(const std::string& name);
 std::vector<ParameterGroup> parameter_groups(const Config& config);
 TrainerOptions trainer_options(const Config& config, bool training, bool verify_plans = true);
 
-// The schedule without its last step.
-Schedule schedule_of(const Config& config);
+Schedule schedule_of(const Config& config);  // without its last step
 // The last step by max_steps or max_epochs, with `batches` an epoch; 0: unknown.
 int64_t last_step(const TrainConfig& config, int64_t batches);
 
@@ -34,10 +33,8 @@ struct DataFingerprint {
   };
   std::vector<Entry> entries;
 
-  // Skips pipes and devices, which can be read only once.
-  static DataFingerprint of(const Config& config);
-  // Without entries if the run folder has no data.json.
-  static DataFingerprint load(const std::string& folder);
+  static DataFingerprint of(const Config& config);         // skips pipes and devices, which can be read only once
+  static DataFingerprint load(const std::string& folder);  // without entries if the folder has no data.json
   void save(const std::string& folder) const;
 
   // Keys that both have with different data.

@@ -125,9 +125,8 @@ class PipelineStage {
 
   const std::vector<PipelineStep> steps_;
   const uint64_t seed_;
-  // Micro-batches since the last finish().
-  std::vector<MicroBatch> begun_;
-  size_t next_ = 0;  // of steps_
+  std::vector<MicroBatch> begun_;  // since the last finish()
+  size_t next_ = 0;                // of steps_
   std::vector<Communicator::Outgoing> outgoing_;
   std::vector<Communicator::Incoming> incoming_;
   std::vector<float> scratch_;

@@ -21,8 +21,7 @@ struct ResidentOptions {
   };
   std::vector<Input> data;  // every input of the loss
   int64_t steps_per_chunk = 256;
-  // On a device: the most steps of one recording.
-  int64_t steps_per_graph = 16;
+  int64_t steps_per_graph = 16;  // on a device: the most steps of one recording
 };
 
 class ResidentSteps {

@@ -41,8 +41,7 @@ class TrainerPlans {
   void bind();  // call after store.allocate()
 
   int shape_count() const { return static_cast<int>(shapes_.size()); }
-  // Of the shape with the largest plan.
-  const Fit& largest_fit() const;
+  const Fit& largest_fit() const;  // of the shape with the largest plan
   // What the passes made of the training graph planned last.
   const std::vector<PassReport>& pass_reports() const { return pass_reports_; }
   // The largest plan's arena, and a lower bound for any placement.

@@ -59,9 +59,8 @@ class Ownership {
   Ownership(const ParameterLayout& layout, const OptimizerAttrs& optimizer, int ranks);
 
   const SliceBounds& bounds(size_t range) const { return bounds_[range]; }  // of ParameterLayout::ranges()
-  // A rank's non-empty parts of the trained ranges.
-  std::vector<RangeSlice> slices(int rank) const;
-  int64_t count(int rank) const;  // elements in all of them
+  std::vector<RangeSlice> slices(int rank) const;  // a rank's non-empty parts of the trained ranges
+  int64_t count(int rank) const;                   // elements in all of them
   // Packed optimizer states, in the order of packed_states().
   std::vector<DividedPackedState> packed_states(const ParameterLayout& layout, const OptimizerAttrs& optimizer) const;
 

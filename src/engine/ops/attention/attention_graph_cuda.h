@@ -17,8 +17,7 @@ struct AttentionProblem {
   bool causal = false, lengths = false;
   double kept = 1, kept_scale = 1;  // dropout: the probability to stay and what the rest grows by
   AttentionStrides q{}, k{}, v{}, o{};
-  // Backward only. o's gradient has o's strides.
-  AttentionStrides dq{}, dk{}, dv{};
+  AttentionStrides dq{}, dk{}, dv{};  // backward only; o's gradient has o's strides
   bool dropout() const { return kept < 1; }
   std::string text() const;  // as a key: everything it depends on
 };

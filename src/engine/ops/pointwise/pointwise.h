@@ -90,8 +90,7 @@ class ExpressionBuilder {
   Ref inline_expression(const Expression& expression, const std::vector<Ref>& operands);
   // The same, returning all instructions' results.
   std::vector<Ref> inline_all(const Expression& expression, const std::vector<Ref>& operands);
-  // Keeps what `result` needs, `result` last.
-  Expression finish(Ref result) const;
+  Expression finish(Ref result) const;  // keeps what `result` needs, `result` last
   bool is_constant(Ref ref, double value) const;
 
  private:
