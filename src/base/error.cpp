@@ -13,7 +13,6 @@ constexpr size_t kHead = 1500, kTail = 500;  // kept of a longer message: beginn
 bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 }  // namespace
 
-// Messages quote what files hold. The result is one readable line without terminal control characters.
 std::string one_line(std::string message) {
   for (size_t i = 0; i < message.size(); ++i) {
     const std::string_view rest = std::string_view(message).substr(i);

@@ -110,8 +110,7 @@ class StoppingThreads {
 // A thread that runs numbered tasks in order, each as soon as it is allowed.
 class OrderedWorker {
  public:
-  // `name`: of the thread in profiles.
-  // The destructor waits for a task that has begun; the others are not begun.
+  // `name`: of the thread in profiles. The destructor waits for a task that has begun; the others are not begun.
   OrderedWorker(std::string name, std::function<void(size_t task)> work)
       : name_(std::move(name)), work_(std::move(work)) {}
 

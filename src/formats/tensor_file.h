@@ -106,8 +106,8 @@ DType converted_dtype(FileDType dtype);  // the engine's, for elements that it d
 // Weights by torch.save() (pytorch_model.bin): an uncompressed zip archive of a pickle with names and shapes (data.pkl)
 // and each storage's bytes (data/KEY). A pickle is a program: Linnet accepts what a dictionary of tensors needs,
 // refuses the rest by name, and runs nothing.
-// As a pickle describes it, unchecked.
-struct PickledTensor {
+
+struct PickledTensor {  // as a pickle describes it, unchecked
   std::string name;
   FileDType dtype;
   std::string storage;  // its key

@@ -25,9 +25,8 @@ struct ForwardOptions {
   WeightQuantization quantization = {};
   std::string device = "cpu";
   // load() computes what depends on parameters alone (engine/passes/passes.h) and packs filters and weights of linear
-  // layers (engine/plan/plan.h) once instead of in every run, with the same bits. load() must fill all
-  // parameters, and parameters() must not be used. Processes do not share the pages of a mapped model with these
-  // weights.
+  // layers (engine/plan/plan.h) once instead of in every run, with the same bits. load() must fill all parameters, and
+  // parameters() must not be used. Processes do not share the pages of a mapped model with these weights.
   bool pack_weights = false;
 };
 

@@ -396,7 +396,6 @@ PackReport pack_model(const std::string& folder, const std::string& path, const 
   return pack_tensors(folder, path);
 }
 
-// Packs parameters as graphs read them.
 PackReport pack_model(
     const std::string& folder, const std::string& path, const QuantizationWords& words, const ModelToPack& model) {
   const ParameterLayout layout(model.module, {}, words.parsed());

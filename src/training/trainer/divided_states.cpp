@@ -54,7 +54,6 @@ WholeTensor whole_tensor(
   return {prefix + slot.spec.name, {DType::kF32, states.layout().whole_shape(slot)}, state, &slot};
 }
 
-// Exchanges `piece` of a divided state.
 void WholeStates::exchange_slices(const std::string& state, Piece piece, bool gathers, float* whole) {
   exchange_parts(data_, gathers, reinterpret_cast<std::byte*>(whole), reinterpret_cast<std::byte*>(states_.flat(state)),
       [&](const auto& visit) {

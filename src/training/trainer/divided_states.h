@@ -1,4 +1,3 @@
-// States that no rank has as a whole.
 #pragma once
 #include "base/functions.h"
 #include "distributed/comm/communicator.h"

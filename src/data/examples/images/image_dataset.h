@@ -32,14 +32,14 @@ void resize_image(
 // The pixels of a file, resized to `size`; a grey file gives equal channels. 16 bits a channel become 8.
 void read_fitted_image(const std::string& path, const ImageInfo& size, ImageFit fit, std::span<uint8_t> pixels);
 
-// Labelled images of one size: bytes in memory, or files decoded on request, so that a dataset may exceed memory. The
-// pixels are the same either way.
 struct ImageFiles {
   std::vector<std::string> paths = {};  // [count]; empty: the pixels are in memory
   ImageFit fit = ImageFit::kCrop;
   int64_t channels = 0;  // that files are decoded to: 3 where grey images are stored as color, too
 };
 
+// Labelled images of one size: bytes in memory, or files decoded on request, so that a dataset may exceed memory. The
+// pixels are the same either way.
 struct ImageDataset {
   int64_t count = 0, height = 0, width = 0, channels = 0;
   std::vector<uint8_t> pixels;  // [count, height, width, channels]; empty where there are files

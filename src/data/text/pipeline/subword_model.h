@@ -17,8 +17,6 @@
 #include "data/text/tokenizer.h"
 
 namespace linnet {
-// Cuts a word into pieces: by joining neighbors (byte pair encoding, Sennrich, Haddow & Birch 2016), or by the best
-// segmentation (unigram, Kudo 2018).
 struct ModelToken {
   TokenId id = 0;
   uint32_t end = 0;  // bytes of the word up to the token's end; it begins where the one before it ends
@@ -270,6 +268,8 @@ class WordCache {
   std::vector<Line> lines_{kLines};
 };
 
+// Cuts a word into pieces: by joining neighbors (byte pair encoding, Sennrich, Haddow & Birch 2016), or by the best
+// segmentation (unigram, Kudo 2018).
 class SubwordModel {
  public:
   virtual ~SubwordModel() = default;

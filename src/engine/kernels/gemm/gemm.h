@@ -18,9 +18,8 @@ namespace linnet {
 class ThreadPool;
 struct PackedWeight;
 
-// Functions fused into products and convolutions, with the same bits as ops/pointwise. NaN stays NaN.
-// The first four have derivatives. kSilu: x sigmoid(x); kHardSwish: x max(0, min(1, x / 6 + 1 / 2)); kRelu6: ReLU up
-// to 6.
+// Functions fused into products and convolutions, with the same bits as ops/pointwise. NaN stays NaN. The first four
+// have derivatives. kSilu: x sigmoid(x); kHardSwish: x max(0, min(1, x / 6 + 1 / 2)); kRelu6: ReLU up to 6.
 enum class GemmActivation : uint8_t { kNone, kRelu, kGelu, kGeluTanh, kSilu, kHardSwish, kRelu6 };
 template <> inline constexpr std::array kEnumNames<GemmActivation>{
     "none", "relu", "gelu", "gelu_tanh", "silu", "hard_swish", "relu6"};

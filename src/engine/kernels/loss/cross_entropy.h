@@ -24,12 +24,11 @@ void cross_entropy_forward(int64_t rows, int64_t classes, StoredFloats logits, c
 void cross_entropy_backward(int64_t rows, int64_t classes, StoredFloats logits, const int32_t* targets, float smoothing,
     const float* lse, float dloss, MutableStoredFloats dlogits, ThreadPool& pool);
 
-// A linear classifier and its cross-entropy in chunks of rows, so that the logits
-// [rows, classes] are never whole in memory. With the gradient, a chunk's logits are computed once: their place takes
-// the loss and then the gradient, from which the two products of the backward pass go on. That is three products where
-// keeping nothing would take four. Hidden states and their gradient may each be bf16 in memory; a chunk of them is
-// fp32. The logits are fp32, but bf16 where hidden states are and products multiply in bf16; then losses and gradients
-// are those of the rounded logits.
+// A linear classifier and its cross-entropy in chunks of rows, so that the logits [rows, classes] are never whole in
+// memory. With the gradient, a chunk's logits are computed once: they are overwritten by the gradient, which the two
+// products of the backward pass read. That is three products where keeping nothing would take four. Hidden states and
+// their gradient may each be bf16 in memory; a chunk of them is fp32. The logits are fp32, but bf16 where hidden states
+// are and products multiply in bf16; then losses and gradients are those of the rounded logits.
 //
 // Classes divided between ranks, consecutive ones each: what a row's loss needs of all classes is exchanged chunk by
 // chunk, a few numbers per row. Logits are then fp32.

@@ -76,7 +76,7 @@ void LossGradientRows(int64_t begin, int64_t end, int64_t classes, StoredFloats 
   }
 }
 
-// *sum becomes the sum of exp(x - largest), *offsets (if not null) that of x - largest. fp32 x is overwritten by exp.
+// *sum becomes the sum of exp(x - largest), *offsets that of x - largest, or 0 without kOffsets. fp32 x becomes exp.
 template <bool kOffsets, class X>
 HWY_INLINE void Exponentials(int64_t classes, X* x, float largest, float* sum, float* offsets) {
   constexpr float lowest = -std::numeric_limits<float>::infinity();

@@ -10,7 +10,6 @@
 
 namespace linnet {
 namespace {
-// Checks the rows of `x` and of the choice.
 void expect_rows(const TensorType& x, const TensorType& choice) {
   expect(is_float(x.dtype) && x.shape.rank() == 2 && choice.dtype == DType::kI32 && choice.shape.rank() == 1 &&
              x.shape[0] > 0 && choice.shape[0] % x.shape[0] == 0,

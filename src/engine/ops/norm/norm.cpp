@@ -28,7 +28,6 @@ std::vector<TensorType> infer_layer_norm(const InferArgs& args) {
   return {x, row_type(x), row_type(x)};
 }
 
-// Appends the results of a gradient for weight and bias.
 void add_parameter_gradients(const LayerNormAttrs& attrs, const TensorType& x, std::vector<TensorType>& out) {
   const TensorType parameter = parameter_type(x);
   const auto rows = x.shape.elements(0, x.shape.rank() - 1), count = static_cast<int64_t>(attrs.parameters());
