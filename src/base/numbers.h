@@ -93,6 +93,7 @@ inline std::optional<double> parse_finite(std::string_view text) {  // neither i
 }
 
 // Hash functions and random numbers, the same on every machine.
+
 // The finalizer of SplitMix64 (Steele, Lea & Flood 2014): every input bit reaches every output bit.
 constexpr uint64_t mix64(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;

@@ -101,7 +101,7 @@ struct SplitStage {
   std::vector<std::pair<std::string, TensorType>> saved;
 };
 
-// `graph` ends its forward pass in a stage_output node (ops/stage_output), is optimized except for views, and has the
+// `graph` ends its forward pass in a stage_output node (ops/collective), is optimized except for views, and has the
 // outputs stage_output_name(i); its other outputs are of the backward pass. `name` names the saved values.
 SplitStage split_stage(const Graph& graph, FunctionRef<std::string(size_t)> name);
 }  // namespace linnet

@@ -44,7 +44,7 @@ bool is_in_chunk(const ParameterLayout& layout, const TrainedRange& range, int c
 const ParameterSlot* find_parameter(const ParameterLayout& layout, const std::string& name);  // null: none
 
 // The loss as a stage of this rank computes it, for a trace whose layout has the stages; with tensor parallel `loss` is
-// loss_of_rank(). All stages but the last return a stage_output (ops/stage_output) in training, 0 in evaluation. The
+// loss_of_rank(). All stages but the last return a stage_output (ops/collective) in training, 0 in evaluation. The
 // graph's inputs and outputs are stage_input(i), stage_output_name(i) and, in training, stage_gradient_input(i). In
 // evaluation the last stage of every rank has the loss's named outputs: the last rank computes them, the others take
 // them as inputs stage_shared_input(name), to be filled with its values. Without stages, the loss itself.

@@ -36,7 +36,7 @@ WeightQuantization parse_quantization(const std::string& word, const std::vector
 const std::vector<std::string>& quantization_words();
 
 // Quantization-aware training for static int8: linear layers round weights and inputs as the finished model will
-// (ops/fake_quantize). The step of each input is a parameter, "LAYER.input_step" [1], the layer's scale in static int8.
+// (ops/quantized). The step of each input is a parameter, "LAYER.input_step" [1], the layer's scale in static int8.
 // Weights are rounded by the quantizer that packs them (engine/kernels/quantized/packed_weight.h), without steps.
 
 // A layer besides Linear that can train so: a convolution.

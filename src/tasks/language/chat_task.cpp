@@ -49,8 +49,7 @@ Json messages_of(const Json& record, const std::string& where) {
 }
 
 // Reads JSON lines, perhaps with "tools": {"messages": [{"role", "content"}, ...]}, {"prompt", "completion"} (texts or
-// lists of messages), or
-// {"conversations": [{"from", "value"}, ...]} (ShareGPT). The chat template renders each, some as several texts
+// lists of messages), or {"conversations": [{"from", "value"}, ...]} (ShareGPT). The chat template renders each
 // (render_chat()). Logs how many were cut at longest_chat() or had nothing to learn. `folder` is for messages.
 std::vector<TargetedTokens> read_chats(
     const std::string& path, const Config& config, const LanguageModel& language, const std::string& folder) {

@@ -76,7 +76,6 @@ ImageDataset split_off(ImageDataset& dataset, int64_t count);
 // Moves the images with taken[i] out. Both parts keep the order.
 ImageDataset take_images(ImageDataset& dataset, const std::vector<bool>& taken);
 
-// Images in folders, one folder for each class: DIRECTORY/CLASS/*.png, .jpg, .jpeg, .bmp.
 // Names of the folders in `directory`, sorted by bytes, without hidden ones.
 std::vector<std::string> list_folders(const std::string& directory);
 
@@ -88,10 +87,10 @@ struct ImageLoading {
   uint64_t memory = UINT64_MAX;  // bytes: images that take more stay files (ImageDataset::files)
 };
 
-// Classes are the folders, sorted; images of a class are sorted by name; files of other kinds are skipped. The result
-// has three channels unless every image is grey, even if stored as three equal channels. With `class_names` (of the
-// training images) labels are indices into it, and another folder is an error. User errors name a folder without
-// images, an unreadable file, or two files of different size.
+// Images DIRECTORY/CLASS/*.png, .jpg, .jpeg and .bmp. Classes are the folders, sorted; images of a class are sorted by
+// name; files of other kinds are skipped. The result has three channels unless every image is grey, even if stored as
+// three equal channels. With `class_names` (of the training images) labels are indices into it, and another folder is
+// an error. User errors name a folder without images, an unreadable file, or two files of different size.
 ImageDataset read_image_folder(
     const std::string& directory, const std::vector<std::string>& class_names = {}, const ImageLoading& loading = {});
 

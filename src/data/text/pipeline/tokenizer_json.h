@@ -17,8 +17,7 @@
 #include "data/text/unicode/utf8.h"
 
 namespace linnet {
-// Regular expressions that cut text into words, compiled by PCRE2.
-// Per-thread scratch memory for one pattern, reused for all texts.
+// Per-thread scratch memory for one SplitPattern, reused for all texts.
 class MatchScratch {
  public:
   MatchScratch();
@@ -30,7 +29,8 @@ class MatchScratch {
   std::unique_ptr<State> state_;
 };
 
-// Copies share the compiled expression. Characters have classes of Unicode 16, whatever PCRE2's version.
+// A regular expression that cuts text into words, compiled by PCRE2; copies share it. Characters have classes of
+// Unicode 16, whatever PCRE2's version.
 class SplitPattern {
  public:
   // User error showing an expression that PCRE2 refuses.

@@ -92,7 +92,6 @@ void append_lowercase(char32_t c, std::u32string& text);  // appends its lowerca
 // The start of the character before text[end], `end` > 0; a malformed byte counts as one.
 size_t utf8_start_before(std::string_view text, size_t end);
 
-// Bytes written as text.
 // GPT-2's printable spelling of bytes: a character for each of the 256 ("Ġ" for a space). Radford et al. 2019.
 
 void spell_bytes(std::string_view bytes, std::string& spelling);
