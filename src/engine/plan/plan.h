@@ -81,6 +81,7 @@ class PackedWeights {
 
 // A storage is a set of values, with their views, that use the same bytes one after another: a value and the one
 // computed over it in place, a state and its update.
+
 // Bytes [begin, end) of a block, in use from node `first` to the block's last.
 struct ArenaPart {
   size_t begin, end;

@@ -13,8 +13,8 @@
 #include "engine/profile/profile.h"
 
 namespace linnet {
-// Give one to each rank's profiler: it joins each group of steps with those of the
-// other ranks, which profile the same steps. Rank 0 alone measures and writes.
+// Give one to each rank's profiler: it joins each group of steps with those of the other ranks, which profile the same
+// steps. Rank 0 alone measures and writes.
 class RankProfiles {
  public:
   struct Rank {

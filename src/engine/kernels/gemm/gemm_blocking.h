@@ -111,8 +111,7 @@ constexpr int64_t workspace(Method method, int64_t m, int64_t n, int64_t k, int6
 }  // namespace linnet::gemm_blocking
 
 namespace linnet {
-// The bf16 parts of engine/kernels/gemm/gemm.h and engine/kernels/processor.h, compiled apart for another instruction
-// set.
+// The bf16 parts of gemm.h and engine/kernels/processor.h, compiled apart for another instruction set.
 //
 // The product with operands rounded to bf16 while they are packed. False, without effect, if the current instruction
 // set has no bf16 multiply-add or the product is not packed (few rows or columns). panels: pack_bf16_panels()' or null.

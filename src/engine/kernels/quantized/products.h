@@ -83,9 +83,7 @@ void round_to_codes(const float* x, int64_t k, const StaticRounding& rounding, u
 
 void disable_vnni_for_test(bool disabled);  // for tests: while true, kernels behave as without VNNI
 
-// The two kinds of products with weights in blocks or in bf16.
-//
-// By integers if there are few rows, otherwise as gemm_strips().
+// Products with weights in blocks or in bf16: by integers if there are few rows, otherwise as gemm_strips().
 size_t gemm_blocks_workspace(const PackedShape& shape, int64_t m, bool few, int threads);
 void gemm_blocks(const GemmArgs& args, const PackedWeight& weight, std::byte* workspace, ThreadPool& pool);
 

@@ -104,8 +104,7 @@ std::vector<Tensor> gradient_concat(const GradientArgs& args) {
 
 StorageRule moved(const Node&) { return {.rest = Storage::kMoved}; }  // of ops that only move elements
 
-// One strided copy serves split, concat and permute on every element type.
-// Copies `count` elements. Short runs use a loop, faster than a call of memmove.
+// Copies `count` elements, for split, concat and permute. Short runs use a loop, faster than a call of memmove.
 template <class Word> void copy_run(const Word* from, int64_t from_stride, Word* to, int64_t to_stride, int64_t count) {
   if (from_stride != 1 || to_stride != 1) {
     for (int64_t i = 0; i < count; ++i) to[i * to_stride] = from[i * from_stride];

@@ -145,8 +145,7 @@ template <class T, bool kResidual> __global__ void __launch_bounds__(kRowBlock)
 
 // The gradient of a norm (engine/kernels/norm/norm.h), one pass over memory. Every block sums dweight and dbias over
 // its own rows; a second kernel adds the blocks' sums in order, of this norm or of all (kNormSums). The number of rows
-// alone decides how they are divided.
-// dx and df may be dy, sum or dsum: the thread that has read an element writes it.
+// alone decides how they are divided. dx and df may be dy, sum or dsum: the thread that has read an element writes it.
 template <class T> struct NormBackward {
   int64_t rows = 0, width = 0;
   const T *dy = nullptr, *sum = nullptr, *dsum = nullptr;  // dsum, weight: null when there is none
