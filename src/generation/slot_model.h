@@ -185,7 +185,7 @@ struct SourceOptions {
   bool cache_in_arena = false;                 // see SlotOptions
 };
 
-// They declare memory and plans: call before store.allocate(), with "constants" and options.flat_name bound.
+// Models on slots declare memory and plans: call before store.allocate(), with "constants" and options.flat_name bound.
 std::unique_ptr<SlotModel> make_causal_slots(CausalModel& model, const ParameterLayout& layout, Store& store,
     const SharedRegions& shared, const CausalOptions& options);
 std::unique_ptr<SlotModel> make_source_slots(EncoderDecoder& model, const ParameterLayout& layout, Store& store,

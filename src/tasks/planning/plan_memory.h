@@ -90,7 +90,7 @@ struct Foresight {
   StepForecast step;
   // The time of one rank for the same work, divided by the ranks' total time: 1 is a step without any loss.
   double efficiency = 0;
-  double groups_per_second = 0;  // steps a second times data groups; ranks layouts
+  double groups_per_second = 0;  // steps a second times data groups, by which layouts are ranked
   TrainingStep simulated;        // for a trace
 
   auto order() const { return std::tuple(fits, groups_per_second); }  // the better layout has the greater one
