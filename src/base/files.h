@@ -179,7 +179,7 @@ class TemporaryFolder {
   std::string path_;
 };
 
-// A folder for new files, made with its parents. The destructor removes an empty one: failed commands leave none.
+// A folder for new files, made with its parents. The destructor removes it if empty: a failed command leaves none.
 class OutputFolder {
  public:
   explicit OutputFolder(const std::string& path) : path_(path) { make_directories(path); }

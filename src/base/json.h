@@ -86,7 +86,8 @@ class Json {
   bool is_natural() const { return holds<uint64_t>() || is_integer(0, std::numeric_limits<int64_t>::max()); }
   bool is_number() const { return is_float() || holds<int64_t>() || holds<uint64_t>(); }
 
-  // The value as a bool, an integer, a float (also of an integer), a string or a vector of these; else JsonError.
+  // The value as a bool, an integer, a floating-point number (integers are converted), a string or a vector of these.
+  // Throws JsonError for another type.
   template <class T> T get() const;
   template <class T> void get_to(T& out) const { out = get<T>(); }
   std::optional<int64_t> whole_number() const;  // also of 5.0, as some programs write integers
@@ -221,7 +222,8 @@ template <class T> T Json::get() const {
   }
 }
 
-// Reads a JSON object's fields. Errors are a line naming object and expected value. Null is absent, except for find().
+// Reads the fields of a JSON object by key. Errors are one line that names the object and the expected value.
+// A null field counts as absent, except for find().
 class JsonObject {
  public:
   // `value` outlives this. `where` begins every message ("'tokenizer.json': model"); "" for none.

@@ -10,7 +10,7 @@
 namespace linnet {
 void log_info(const std::string& message);
 void log_warning(const std::string& message);
-bool log_shows_info();  // whether log_info() prints; progress and samples follow it
+bool log_shows_info();  // whether log_info() prints; progress and samples are printed only then
 // Prints nothing from now on. Of processes that train together only rank 0 prints.
 void silence_log();
 

@@ -53,7 +53,8 @@ class BeamSearch {
   // whole vocabulary. log_sum_exp[b] turns logits into log probabilities. The first step only reads beam 0.
   void advance(int64_t count, const int32_t* tokens, const float* logits, const float* log_sum_exp);
 
-  // Candidates of each beam: enough that `beams` continue once ends, excluded tokens and some repetitions are removed.
+  // Candidates of each beam: enough for `beams` that continue, even if all ends, all never-generated tokens and some
+  // tokens that would repeat a sequence are among the likeliest.
   int64_t candidates() const;
 
   bool done() const { return done_; }

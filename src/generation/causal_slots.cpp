@@ -183,7 +183,7 @@ class CausalSlots : public SlotModel {
     return optimized(trace.finish(), store_, decodes || options_.independent_prompts);
   }
 
-  // The index of a plan for `chunk`, made on demand; if memory is short, of a longer one, which gives the same bits.
+  // The index of a plan for `chunk`, made on demand. If memory is short, that of a longer chunk, with the same bits.
   size_t planned_chunk(size_t chunk) {
     const size_t longest = chunk_lengths_.size() - 1;
     while (!is_ready(prefills_[chunk])) chunk = chunk > longest ? longest : chunk + 1;

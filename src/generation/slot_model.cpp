@@ -171,7 +171,7 @@ int64_t SlotModel::feed(int64_t slot, int32_t token, int64_t length, int64_t par
 
 void SlotModel::decode(ThreadPool& pool) {
   auto smallest = std::ranges::find_if(decodes_, [&](const Step& step) { return step.rows >= fed_; });
-  // Kernels may need more memory for fewer rows; then a larger step computes them, with the same bits.
+  // Kernels divide fewer rows differently and may need more memory. Then a larger step computes them, with equal bits.
   while (!is_ready(*smallest)) ++smallest;
   if (options_.fed_by_rows) clear_rows(fed_, smallest->rows);
   smallest->run->run(pool);

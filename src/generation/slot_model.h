@@ -110,9 +110,9 @@ class SlotModel {
     std::unique_ptr<Plan> plan = nullptr;
     std::unique_ptr<Executor> run = nullptr;  // after bind()
   };
-  // The steps of begin() and of decode(), by ascending rows: binds the inputs of those not for later, and plans these.
+  // Binds the inputs of all steps but those for later, and plans these steps. `decodes` have ascending numbers of rows.
   void make_plans(std::vector<Step> prefills, std::vector<Step> decodes);
-  // Whether a step can run: one for later is planned in the memory that make_plans() took, and cannot if it needs more.
+  // Whether a step can run. Plans a step for later now, in the memory of make_plans(); false if that is too small.
   bool is_ready(Step& step);
   bool is_bound() const { return inputs_.has_value(); }
   int32_t* input(const char* name) const;  // null if no graph has it
@@ -185,7 +185,8 @@ struct SourceOptions {
   bool cache_in_arena = false;                 // see SlotOptions
 };
 
-// Models on slots declare memory and plans: call before store.allocate(), with "constants" and options.flat_name bound.
+// Make a decoder-only model and an encoder-decoder on slots. They declare memory and plans: call before
+// store.allocate(). "constants" and options.flat_name must be bound.
 std::unique_ptr<SlotModel> make_causal_slots(CausalModel& model, const ParameterLayout& layout, Store& store,
     const SharedRegions& shared, const CausalOptions& options);
 std::unique_ptr<SlotModel> make_source_slots(EncoderDecoder& model, const ParameterLayout& layout, Store& store,

@@ -107,7 +107,8 @@ std::optional<Head> find_head(const OnnxModel& model) {
   return head;
 }
 
-// The network of `linnet import` or `linnet export --onnx`, or "". Folders with safetensors are their family's.
+// The network of `linnet import` or `linnet export --onnx`; "": none. If model.safetensors is there too, it is read
+// instead of an exported network, by its family.
 std::string network_of(const std::string& folder) {
   if (const std::string imported = folder + "/" + kNetworkFile; file_exists(imported)) return imported;
   const std::string exported = folder + "/model.onnx";

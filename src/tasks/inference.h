@@ -10,7 +10,8 @@ struct InferenceOptions : ModelLoad {
   std::shared_ptr<ActivationObserver> observer = {};  // of the inputs of linear layers
 };
 
-// Uses a run's instruction set, or the best for other models. No-op once models are loaded: they need the current one.
+// Uses the instruction set that a run was trained with, or the best for other models. No-op in a process that has
+// models, as their weights are laid out for the current one.
 void use_isa_of(const std::string& folder);
 
 // take_weights() for a model that may be packed: then the session maps its file if it can.

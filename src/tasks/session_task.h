@@ -58,7 +58,8 @@ template <class Shapes, class Loss> std::vector<LossFunction> losses_of(const Sh
 
 LossTotal total_loss(int64_t batches, const SharedWork& ranks, FunctionRef<LossTotal(int64_t batch)> evaluate);
 
-// For a session without training: allocates its memory, sets constants. `advice`: what needs less, for the error.
+// For a session that only evaluates or generates: allocates the planned memory and sets the constants. `advice`: what
+// would need less memory, for the error if it does not fit.
 void take_memory(Session& session, const std::string& advice);
 void load_weights(Session& session, const LoadWeights& load);
 // Both. Linear weights are packed in place (engine/plan/plan.h), so "parameters" must not be read afterwards.

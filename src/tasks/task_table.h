@@ -89,7 +89,7 @@ std::unique_ptr<TrainingTask> make_training_task(Config& config, const std::stri
 // For a configuration of one process (of_one_shard()): allocates and loads the initial weights.
 std::unique_ptr<TrainingTask> start_training_task(const Config& config, const std::string& from);
 
-// A run folder's tokenizer; of two, the translations' if `target`, else the sources'. User error for runs without text.
+// A run folder's tokenizer; if it has two, `target` chooses the translations'. User error for a run without text.
 std::shared_ptr<const Tokenizer> load_run_tokenizer(const std::string& folder, bool target);
 
 // A run folder's description in lines, each ending in a newline. User error if it is no run.

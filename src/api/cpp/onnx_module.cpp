@@ -91,8 +91,8 @@ void export_onnx(const Learner& learner, const InputTypes& inputs, const std::fu
   const ParameterValues values = s.evaluated_values();
   for (const ParameterSlot& slot : s.layout.parameters())
     std::copy_n(values.of(slot, unpacked), slot.spec.shape.elements(), flat.begin() + slot.offset);
-  // Larger than the sizes at which ops take other forms, in one order in all sets, and seldom the values of constants.
-  // For a model whose tables have fewer rows this fails, and the default sizes are used.
+  // These sizes exceed those at which ops take other forms, ascend in every set and seldom equal constants. If a table
+  // of the model has fewer rows, the export fails and is repeated with the default sizes.
   const SizeSets large{{11, 29, 47, 67}, {13, 31, 53, 73}, {17, 37, 59, 79}, {19, 41, 61, 89}};
   for (const std::vector<int64_t>& sizes : large)
     source.sizes.emplace_back(sizes.begin(), sizes.begin() + static_cast<int>(open.names.size()));

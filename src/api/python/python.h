@@ -62,7 +62,7 @@ inline Tensor or_none(const std::optional<Operand>& operand) { return operand ? 
 nb::tuple to_tuple(const Shape& shape);
 Shape to_shape(const std::vector<int64_t>& sizes);
 const char* numpy_name(DType dtype);  // "float32", "float64", "int32", "uint8"
-// Those and other names ("f32", "float", numpy.float32). Error(kUser) for others.
+// Accepts those four and other names ("f32", "float", numpy.float32). Error(kUser) for unknown names.
 DType to_dtype(nb::handle name);
 // (dtype, shape) and back.
 TensorType to_type(nb::handle pair);
@@ -95,7 +95,7 @@ nb::object numpy_of(std::vector<float> values, const Shape& shape);  // takes ov
 // Throws Python's exception if it must stop (Ctrl-C). Requires the GIL.
 void check_signals();
 
-// Calls a callback with the GIL. Returns false if it returns False or throws, which is kept in `thrown`.
+// Takes the GIL and calls `callback`. Returns false if Python returns False or throws; `thrown` keeps the exception.
 template <class Callback> bool goes_on(std::exception_ptr& thrown, const Callback& callback) {
   const nb::gil_scoped_acquire gil;
   try {

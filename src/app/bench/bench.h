@@ -21,7 +21,7 @@ struct WorkloadInput {
   std::vector<std::byte> data;
 };
 
-// A training step. Its data depend on nothing else, so that another program can read them (--write-data FILE).
+// A training step. The data depend only on the workload, so another program can use the same (--write-data FILE).
 struct Workload {
   std::string name, description;
   std::string unit;            // "samples/s" or "tokens/s"

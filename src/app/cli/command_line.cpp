@@ -48,7 +48,8 @@ std::vector<std::string> parsed_path(const CLI::App& app) {
   return path;
 }
 
-// The first option whose value is another's name, such as --data in `--data --run x` (not `--data=--run`); "": none.
+// The first option whose value is another option's name, such as --data in `--data --run x`; "" if there is none.
+// Users who mean that value write --data=--run.
 std::string option_without_value(const CLI::App& app, int argc, char** argv) {
   const CLI::App& command = *parsed_commands(app).back();
   const auto option = [&](const std::string& word) {

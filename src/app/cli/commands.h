@@ -153,14 +153,14 @@ void print_network(const std::string& path, const OnnxNetwork& network);
 // ranks save and end; a second one ends them within seconds. They also end if this process is killed. `restarts`: how
 // often dead ranks are restarted with --resume.
 int start_ranks(int ranks, int restarts);
-// Runs `body` on the starter's ranks; returns the exit code. Errors are told once: ranks but 0 print only their own.
+// Runs `body` on the starter's ranks; returns the exit code. Rank 0 alone prints an error that all ranks have.
 int run_as_rank(FunctionRef<int(Communicator& world)> body);
 
 // `linnet bench network`: speed of messages between ranks, for `linnet plan --network`; returns the exit code. Starts
-// `ranks` ranks, or with 0 measures the starter's. `threads` compute on each, to see if messages move meanwhile.
+// `ranks` ranks; 0: measures the starter's. `threads` threads of each rank compute, to see if messages still move.
 int bench_network(int64_t ranks, int threads, bool json);
 
-// All commands in the help page's order. add_NAME_command() declares arguments and action (docs/add_a_command.md).
+// All commands in the order of the help page. add_NAME_command() declares a command (docs/add_a_command.md).
 // clang-format off
 #define LINNET_COMMANDS(COMMAND) \
   COMMAND(train) COMMAND(sweep) COMMAND(eval) COMMAND(predict) COMMAND(score) COMMAND(translate) COMMAND(generate) COMMAND(chat) \

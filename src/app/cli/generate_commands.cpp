@@ -231,7 +231,8 @@ struct RunArguments : TextGenerationOptions {
   int64_t slots = 8, context = 0;
 };
 
-// How many requests an earlier run answered, `refused` of them wrong. Removes an unfinished last line for a new answer.
+// Returns the number of requests that an earlier run has answered, of which `refused` were wrong. Removes an unfinished
+// last line, whose request is answered again.
 int64_t answered(const std::string& path, AppendFile& file, int64_t& refused) {
   const std::string text = read_file(path);
   const size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;

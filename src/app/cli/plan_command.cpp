@@ -210,7 +210,8 @@ int plan_ranks(const PlanRanksArguments& arguments, const Config& config) {
   return fits ? 0 : 1;
 }
 
-// Memory and step time by precision, recomputation, optimizer and, of folders, adapters; marks what exceeds `memory`.
+// Prints memory and step time for all precisions, recomputation modes and optimizers; for a model folder, with and
+// without adapters. Marks lines that need more than `memory`, the available bytes.
 void print_plan_sweep(const Config& config, uint64_t memory) {
   if (config.train.device != "cpu")
     fail_user("--sweep plans for the CPU: leave device = \"", config.train.device, "\" out");

@@ -161,7 +161,8 @@ class MpirunOutput {
   bool is_report_ = false;
 };
 
-// Ends a killed mpirun's ranks, now children of this process: a restart needs the run folder's lock, held by rank 0.
+// Ends the ranks of an mpirun that was killed, which have become children of this process. A restart needs the run
+// folder's lock, which rank 0 holds until it ends.
 void end_orphans() {
   const std::string file = "/proc/self/task/" + std::to_string(getpid()) + "/children";
   for (std::string all; !(all = text_if_there(file)).empty(); waitpid(-1, nullptr, 0))

@@ -218,8 +218,8 @@ class BatchesAhead {
   StoppingThreads threads_;
 };
 
-// True for labelled examples to set aside for validation or a test: that share of each class, chosen by the seed; at
-// least one of a class of three or more, at most half of a class. `labels`: the class of each example, from 0.
+// True for labelled examples to set aside for validation or a test: `share` of each class, chosen by `seed`, but at
+// least one of a class of three or more, and at most half of a class. `labels`: the class of each example, from 0.
 std::vector<bool> choose_held_out(const std::vector<int32_t>& labels, double share, uint64_t seed);
 
 // Puts examples with equal keys (the same text) on the side of the first of them, so that no validation example was

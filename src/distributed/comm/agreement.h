@@ -35,7 +35,7 @@ class SharedWork {
   explicit SharedWork(Communicator& world) : world_(world) {}
   static SharedWork alone() { return SharedWork(single_process()); }
 
-  // Collective, in one order on all ranks. An error on any rank is an AgreedError on all; if one throws Stopped all do.
+  // Collective, in the same order on all ranks. An error on one is an AgreedError on all; if one throws Stopped all do.
 
   // Calls work(item, result) for this rank's items of `count`, `width` numbers each. Returns those of all items.
   std::vector<double> numbers(

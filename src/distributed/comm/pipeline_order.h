@@ -53,7 +53,8 @@ struct PipelineStep {
 // Free of deadlocks, even if a message arrives only once its receiver asks for it.
 std::vector<PipelineStep> pipeline_steps(const PipelineOrder& order, int rank);
 
-// The most micro-batches of a rank's chunk in flight: from receiving the forward input to the end of the backward pass.
+// For each chunk of a rank, the most micro-batches in flight at one time. A micro-batch is in flight from receiving its
+// input of the forward pass to the end of its backward pass.
 std::vector<int64_t> pipeline_slots(const PipelineOrder& order, int rank);
 
 // The rank that a pass's result goes to, and the one its input comes from; -1 at the ends of the model.

@@ -25,7 +25,7 @@ double parse_quantity(std::string_view text, std::span<const QuantityUnit> units
 struct Network {
   double bytes_per_second = 0;  // of one rank, in each direction at the same time
   double latency = 0;           // seconds of an exchange of no bytes
-  // Whether a rank computes at full speed while messages move: not on one machine, whose processors also copy.
+  // Whether a rank computes at full speed while messages move. False on one machine, whose processors also copy them.
   bool overlaps = true;
 };
 

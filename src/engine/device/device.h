@@ -36,7 +36,8 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual const DeviceInfo& info() const = 0;
-  // Whether the host can access its memory and work is done when a call returns: no copies, recordings or waits needed.
+  // Whether the host can access the device's memory and work is done when its call returns, so that nothing needs to be
+  // copied, recorded or waited for.
   virtual bool is_host() const { return false; }
 
   // Aligned to 256 bytes; the host's memory is zeroed, a GPU's is not. Throws Error(kSystem) naming the size if it is

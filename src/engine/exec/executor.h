@@ -1,4 +1,4 @@
-// Runs a plan: a loop over kernels with bound operands, without allocation. On a device it is recorded and replayed.
+// Runs a plan: a loop over bound kernels, without allocation. On a device the loop is recorded once and replayed.
 #pragma once
 #include <map>
 #include <memory>

@@ -1,4 +1,4 @@
-// Runs a graph node by node, each value in its own memory: for inspection, and as the executor's oracle, bit for bit.
+// Runs a graph node by node, each value in its own memory: for inspection and tests. The executor gives the same bits.
 #pragma once
 #include <cstring>
 #include <functional>

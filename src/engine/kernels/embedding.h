@@ -5,7 +5,7 @@
 #include "engine/kernels/stored_floats.h"
 
 namespace linnet {
-// out[i, :] = table[ids[i], :] for i < count; table [vocabulary, width]. Here and below ids are checked by the caller.
+// out[i, :] = table[ids[i], :] for i < count; table [vocabulary, width]. Here and below the caller checks ids' range.
 void gather_rows(
     int64_t count, int64_t width, const float* table, const int32_t* ids, MutableStoredFloats out, ThreadPool& pool);
 

@@ -29,7 +29,7 @@ template <class Body> void for_each_index(ThreadPool& pool, int64_t count, int64
 // Sums over rows are cut into this many chunks of consecutive rows, whose partial sums are added in order.
 inline int64_t row_chunks(int64_t rows) { return std::clamp<int64_t>(ceil_div(rows, 64), 1, 32); }
 
-// Divides a workspace into regions at multiples of `alignment` bytes. Without memory they only count its size.
+// Divides a workspace into regions at multiples of `alignment` bytes. If `base` is null, only counts the bytes.
 class Regions {
  public:
   explicit Regions(std::byte* base, size_t alignment = 64) : base_(base), alignment_(alignment) {}

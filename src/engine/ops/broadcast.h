@@ -1,4 +1,4 @@
-// The ways in which kernels repeat a smaller operand, and NumPy's broadcasting, by broadcast_to() where kernels cannot.
+// Ways in which kernels repeat a smaller operand, and NumPy's broadcasting. broadcast_to() does what kernels do not.
 #pragma once
 #include <optional>
 #include <span>

@@ -89,7 +89,7 @@ enum class KernelSet { kFast, kReference };
 // The first kernel of the op's list that supports the node; for kReference the last one. Error(kUser) if none does.
 const Kernel& find_kernel(const KernelQuery& query, KernelSet set, const Backend& backend);
 
-// Whether the device has a kernel other than a reference for such a node: passes ask before they make one.
+// Whether the device has a kernel other than a reference for the node with these types. Passes ask before making it.
 bool has_fast_kernel(
     const Node& node, std::span<const TensorType> in, std::span<const TensorType> out, const Backend& backend);
 
@@ -120,7 +120,7 @@ template <class Fits> bool all_stored(const KernelQuery& query, const Fits& fits
   return true;
 }
 
-// Kernel::supports for bf16 or fp32 where the op's storage rule (OpDef::storage) reduces, and fp32 elsewhere.
+// Kernel::supports of kernels that take bf16 or fp32 where the storage rule (OpDef::storage) reduces, and else fp32.
 inline bool f32_or_reduced(const KernelQuery& query) {
   return all_stored(query, [](DType dtype, Storage storage) {
     return !is_float(dtype) || dtype == DType::kF32 || (dtype == DType::kBF16 && storage == Storage::kReduced);

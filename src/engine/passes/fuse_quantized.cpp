@@ -68,7 +68,7 @@ class Quantized final : public Fusion {
     return put(node, *node.op, in, attrs);
   }
 
-  // A GPU reads codes in products of few rows, int8 in all plain products; for others it dequantizes the weight.
+  // A GPU reads codes in products of few rows, and int8 codes in all plain products. Else it dequantizes the weight.
   bool put(const Node& node, const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
     if (!backend_.device->is_host() && !has_kernel(node, op, attrs, in)) return false;
     rewriter_.replace(node, op, in, attrs);

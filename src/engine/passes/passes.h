@@ -1,4 +1,5 @@
-// A graph's rewrites and their driver. docs/architecture.md says what each makes, in order; its file's comment, how.
+// The rewrites of a graph, and their driver. docs/architecture.md shows what each rewrite makes of a graph, in order.
+// The comment at the beginning of its source file says how.
 #pragma once
 #include <cstdint>
 #include <optional>

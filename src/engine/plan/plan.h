@@ -41,7 +41,8 @@ struct PlanOptions {
   bool verify = true;        // off only where a plan is made for its size and never run
 };
 
-// Places all values of an optimized graph, grows shared regions, verifies the result. The store must have its inputs.
+// Places every value of an optimized graph, grows the shared regions, and verifies the result. Inputs must be bound in
+// the store.
 Plan make_plan(Graph graph, Store& store, const SharedRegions& shared, const PlanOptions& options);
 
 // The size of a graph's plan. `placed` false: arena_bytes is only a lower bound, which is found faster.

@@ -92,7 +92,7 @@ void StorageMap::merge(ValueId into, ValueId from) {
   }
 }
 
-// Computes a state's new value in its memory where possible: walks back over nodes that may overwrite an operand.
+// Computes a state's new value in the state's memory if possible: walks back over nodes that may overwrite an operand.
 void StorageMap::place_updates() {
   for (const StateUpdate& update : graph_.updates()) {
     ValueId current = storage_of(update.value);

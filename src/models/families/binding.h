@@ -1,4 +1,5 @@
-// Binds a name table to a layout (which elements of the flat buffer a tensor is), and to the tensors of a folder.
+// Binds a name table to a parameter layout: which elements of the flat buffer each tensor of a file is. And matches the
+// tensors of a folder's files with the rows of the table.
 #pragma once
 #include "formats/tensor_file.h"
 #include "formats/weight_files.h"

@@ -45,7 +45,8 @@ void shorten_rows(std::vector<float>& rows, size_t width, size_t dimensions, boo
 class ParameterFile;
 class SentenceEmbedder {
  public:
-  // Reads a BERT folder and adapters; plans 1, 4 and `rows` sentences of doubling lengths. Ignores pack_weights.
+  // Reads a BERT folder and any adapters, and plans batches of 1, 4 and `rows` sentences of doubling lengths.
+  // Options without effect: pack_weights.
   explicit SentenceEmbedder(const std::string& folder, int64_t rows = 16, const ForwardOptions& options = {},
       const std::vector<AdapterFolder>& adapters = {});
   // For an open model; `load` reads its weights, if its folder does not have them.

@@ -180,7 +180,7 @@ struct DecodeStep {
   Tensor positions() const;  // i32 [R, 1], or [1, 1]
 };
 
-// A causal prompt: stores row b in row cache.rows[b] of state "cache.<path>" [slots, max_length, 2 key_width].
+// For causal prompts: stores row b in row cache.rows[b] of the state "cache.<path>" [slots, max_length, 2 key_width].
 SplitProjection fill_cache(const CacheSlots& cache);
 // For one token in each row: writes its keys and values into that state and returns the whole state.
 SplitProjection step_cache(const DecodeStep& step);

@@ -1,4 +1,4 @@
-// Losses of classes (with optional weights), numbers, another model's probabilities; text classifiers that have them.
+// Losses of classes (with optional weights), of numbers and of another model's probabilities; classifiers of texts.
 #pragma once
 #include "models/nn/loss.h"
 #include "models/nn/module.h"

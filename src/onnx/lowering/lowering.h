@@ -103,7 +103,7 @@ class OnnxBuilder {
   std::map<std::string, SymbolicShape> input_shapes_;
 };
 
-// Which equivalent form is written. Defaults suit every runtime, others onnxruntime.transformers.optimizer.
+// Which equivalent form is written. The defaults suit every runtime; others are for onnxruntime.transformers.optimizer.
 struct OnnxForm {
   // Separate products for queries, keys and values instead of a split one (for FusionAttention).
   bool separate_projections = false;

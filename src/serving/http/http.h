@@ -82,7 +82,7 @@ class ApiError : public std::runtime_error {
 HttpResponse error_response(const ApiError& error);
 std::string error_body(const ApiError& error);
 
-HttpResponse try_page();  // to try models on, served at "/"
+HttpResponse try_page();  // the page to try models on, served at "/"
 
 struct HttpLimits {
   uint32_t header_bytes = 16 * 1024;        // beyond: 431

@@ -181,7 +181,8 @@ class RowModel {
   virtual ~RowModel() = default;
   // Embeddings: the prefix of texts of a kind ("": the usual kind). User error for an unknown kind.
   virtual std::string prompt(const std::string&) const { return ""; }
-  // Tokens of one or two texts, cut to the model's length; thread-safe. User error if the model takes the other number.
+  // Tokens of a text or, with `pair`, of two, cut to the model's length; thread-safe. User error for a pair where a
+  // single text is required, or the reverse.
   virtual RowText encode(const std::string& text, const std::string* pair = nullptr) const = 0;
   virtual int64_t padded_length(int64_t tokens) const = 0;
   // Consecutive rows of texts with one padded length, all single or all pairs.

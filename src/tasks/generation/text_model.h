@@ -54,7 +54,8 @@ class TextModel {
   virtual void plan(std::span<const TextJob> jobs, int64_t samples) = 0;
   // The same for any jobs within the limits, with the same tokens. kLater: call check_weights() before a text counts.
   void plan_resident(const TextRoom& options, WeightCheck check = WeightCheck::kNow);
-  // User error if a packed model's weights differ from those packed, or its file has lost pages. Compares them once.
+  // User error if a packed model's weights are not those that were packed, or its file has lost pages since. Compares
+  // the weights once, so it can be called after every step.
   void check_weights() const;
 
   Engine& engine() { return *engine_; }

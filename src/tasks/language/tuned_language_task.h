@@ -26,7 +26,7 @@ struct LearnedText {
 
 // Renders a conversation; the assistant's turns, including their ends, are learned. A template may render earlier turns
 // differently once later ones follow (Qwen3 drops thoughts): then there are several texts, each as the model sees it
-// when it writes the answers learned from it. User error beginning with `where` for roles that it refuses.
+// when it writes the answers learned from it. User error beginning with `where` for roles that the template refuses.
 std::vector<LearnedText> render_chat(
     const ChatTemplate& chat, const Json& messages, const std::string& tools, const std::string& where);
 // `special`: with the tokens that the tokenizer puts around a text.

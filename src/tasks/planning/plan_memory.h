@@ -51,7 +51,7 @@ struct PlanRequest {
 // Assumes data that take long to read, unless `exact`, to have the greatest lengths allowed (PlanAnswer::assumption).
 PlanAnswer plan_memory(const PlanRequest& request);
 
-// What a rank computes and sends in a step, from its trainer's plans (for distributed/simulate/training_step.h).
+// For the simulator (distributed/simulate/training_step.h): what a rank computes and sends in a step, from its plans.
 
 // One rank's stages by chunk; one without a pipeline.
 struct RankStages {

@@ -21,7 +21,8 @@ bool has_label(const Json& value, const std::string& where) {
   return number == 1;
 }
 
-// A list in JSON, or an object with a value for each label; in a table "a|b", "a;b" or "a,b", tried in this order.
+// A list in JSON, or an object with a value for each label; in a table "a|b", "a;b" or "a,b", by the first of these
+// separators that occurs.
 Names read_labels(const TextRecord& record) {
   if (record.label.is_object()) {
     Names labels;

@@ -64,7 +64,8 @@ class TextTask {
   // `predicted`: each example's logits, or each token's likeliest class.
   virtual Measures measure(const TextRecords& records, const TextExamples& examples,
       std::span<const std::vector<float>> predicted, const Names& outputs, const Config& config) const = 0;
-  // The answer for a text, or for all records, from logits [outputs] or [tokens, outputs] with the tokens' `offsets`.
+  // The answer for a text from its logits [outputs] or [tokens, outputs], with the tokens' `offsets` if they have
+  // classes; or the answers for all records.
   virtual Answer answer(const std::string& text, std::span<const TextRange> offsets, std::span<const float> logits,
       const Names& outputs, int64_t top) const;
   virtual std::vector<Answer> answers(const TextRecords& records, const TextExamples& examples,

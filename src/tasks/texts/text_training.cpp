@@ -142,7 +142,8 @@ std::pair<TextRecords, TextRecords> load_texts(const TextTask& task, const Confi
   return {std::move(train), std::move(valid)};
 }
 
-// The data's labels, or the folder's if these have all of them in any letter case: its head has a row for each.
+// The data's labels; or, if the folder's labels include all of them in any letter case, the folder's in its order, as
+// its head has a row for each.
 Names labels_with(const std::string& folder, Names of_data) {
   const ConfigFile config(folder + "/config.json");
   if (of_data.empty() || config.count("id2label") == 0) return of_data;

@@ -38,7 +38,7 @@ bool fits(const Store& store);
 // Throws Error(kUser) with both figures if the store and the process need more than is available.
 void check_fits(const Store& store, const std::string& advice);
 
-uint64_t available_memory();  // less where a cgroup limits it
+uint64_t available_memory();  // in bytes; less where a cgroup limits it
 
 // Options from [lora]; empty: no adapters.
 std::optional<LoraOptions> lora_options(const Config& config);

@@ -47,6 +47,7 @@ void export_pretrained_run(const std::string& folder, const std::string& out);
 // Exports the run's adapters as a PEFT folder. User error for a run without any.
 void export_adapters(const std::string& folder, const std::string& out);
 
-// Initial weights from a model folder; missing ones are random. No-op if ranks share layers (load_divided_weights()).
+// Initial weights from a model folder; missing ones are drawn from the seed. No-op where ranks share the layers: see
+// load_divided_weights() (training/run/run_checkpoints.cpp).
 void load_initial_weights(TrainingState& states, const PretrainedModel& model, const Config& config);
 }  // namespace linnet

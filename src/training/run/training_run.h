@@ -77,7 +77,8 @@ struct TrainOutcome {
   uint64_t predicted_peak = 0;
 };
 
-// Such as make_training_task() (tasks/task_table.h). `assets`: run folder with tokenizers and so on; empty: made anew.
+// Makes the task of a configuration (make_training_task in tasks/task_table.h). `assets`: a run folder whose tokenizers
+// and other assets are used; empty: made anew.
 using MakeTask = std::unique_ptr<TrainingTask>(Config& config, const std::string& assets);
 
 // Calls `afterwards` with the best weights in the state that evaluation uses.

@@ -33,7 +33,7 @@ class PipelineStage {
   std::pair<const Plan&, const Plan&> training_plans(int shape, int chunk) const;
   PlanSize training_size(int shape, int chunk) const;
 
-  // Begins the next micro-batch, which is where the loss reads it. `last`: the last stage's plan of this shape.
+  // Begins the next micro-batch, whose arrays are where the loss reads them. `last`: the last stage's plan of `shape`.
   void accumulate(int shape, int64_t step, int64_t micro, const Executor* last, ThreadPool& pool);
   // Completes the begun micro-batches: the state "gradient" of shared parameters is summed over ranks, and "loss_sum"
   // and "token_count" are those of the last rank.

@@ -124,7 +124,8 @@ Tensor next_mean(
   return computed(e, if_finite(e, moved_towards(e, e.input(0), mean, e.input(2))), old, sum, share, factors.finite);
 }
 
-// parameters * (1 - rate * decay) - rate [] * length * direction, of one shape; parameters if the step is not finite.
+// parameters * (1 - rate * decay) - rate * length * direction, all of one shape but the learning rate, `rate` []. Gives
+// the parameters unchanged if the step is not finite.
 Tensor stepped(const Tensor& parameters, const Tensor& direction, const Tensor& rate, const UpdateFactors& factors,
     double length, double decay) {
   ExpressionBuilder e;

@@ -68,7 +68,8 @@ Traced trace_gradients(Trace& trace, const ParameterLayout& layout, const LossFu
   return traced;
 }
 
-// The gradient's divisor: tokens times loss scale; NaN if the loss is not finite, as the gradient still may be finite.
+// The divisor of the gradient's sum: tokens times loss scale. It is NaN if the loss is not finite: even then the
+// gradient may be finite, but the step must change nothing.
 Tensor divisor_of(Graph& graph, const StepOptions& options, Tensor count, Tensor sum) {
   const Tensor counted = count + sum * 0.0;
   return options.scales_loss ? counted * loss_scale(graph, options) : counted;

@@ -103,8 +103,9 @@ struct TrainerOptions {
   // multiple of the ranks if each has several stages.
   TensorRank tensor = {};
   PipelineRank pipeline = {};
-  // ZeRO (see Ownership). Stage 1: each rank has the moments of its part of the parameters and updates it. Stage 2:
-  // also its part of the gradients; others are freed once sent. Several accumulate_steps need the whole gradient.
+  // ZeRO (see Ownership). Stage 1: each rank has the moments of its part of the parameters and updates that part.
+  // Stage 2: also its part of the gradients; other parts are freed once sent. Several accumulate_steps need the whole
+  // gradient between them.
   bool divide_moments = false, divide_gradients = false;
   LossScaleOptions loss_scale = {};  // for fp16
   int threads = 1;

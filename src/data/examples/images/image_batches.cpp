@@ -20,7 +20,8 @@ void write_label(const ImageDataset& dataset, int64_t index, int64_t row, OwnedB
   owned.data<float>(2)[row] = index < 0 ? 0.0f : 1.0f;
 }
 
-// Gathers images `indices` into images [rows, height, width, channels]; more rows repeat them, for batch norms.
+// Gathers images `indices` into images [rows, height, width, channels]. Rows past the last repeat them, so that batch
+// norms see pictures there, too.
 void gather_images(const ImageDataset& dataset, std::span<const int32_t> indices, int64_t rows, uint8_t* images) {
   const int64_t bytes = dataset.image_bytes();
   const auto filled = std::ssize(indices);

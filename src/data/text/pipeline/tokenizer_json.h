@@ -29,8 +29,8 @@ class MatchScratch {
   std::unique_ptr<State> state_;
 };
 
-// A regular expression that cuts text into words, compiled by PCRE2; copies share it. Characters have classes of
-// Unicode 16, whatever PCRE2's version.
+// A regular expression that cuts text into words, compiled by PCRE2. Copies share the compiled form. Character classes
+// are those of Unicode 16, as in the tokenizers that Linnet follows, whatever PCRE2's version.
 class SplitPattern {
  public:
   // User error showing an expression that PCRE2 refuses.

@@ -29,12 +29,13 @@ struct AttentionArgs {
   // the (i + key_length - query_length)th.
   const int32_t* starts = nullptr;  // [batch, query_length]
   int64_t window = 0;
-  // Added to scaled scores: entry j - i + query_length - 1 for key j, query i. `biased` sizes the workspace.
+  // Added to the scaled scores by distance: entry j - i + query_length - 1 for key j, query i. Also set `biased`
+  // to compute the size of a workspace, which needs no `distance_bias`.
   bool biased = false;
   const float* distance_bias = nullptr;  // [query_heads, query_length + key_length - 1]
   int64_t bias_stride = 0;               // between the biases of samples; 0: all have one. Forward only.
   bool dq_in_bf16 = false;  // dq is bf16 in memory: sizes the backward pass's workspace, which takes its sums
-  // A query's bits depend on no other query and no key that it does not see. Forward only, by attention_few_queries().
+  // The bits of a query's result depend on no other query or unseen key. Forward only, by attention_few_queries().
   bool independent_queries = false;
   const int32_t* key_rows = nullptr;  // [batch], for attention_few_queries() alone, as soft_cap
   float soft_cap = 0;                 // scores s become soft_cap * tanh(s / soft_cap); 0: none

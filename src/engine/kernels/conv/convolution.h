@@ -44,7 +44,8 @@ template <> inline constexpr std::array kEnumNames<ConvolutionMethod>{
     "product", "depthwise", "implicit", "winograd", "winograd 4x4"};
 ConvolutionMethod convolution_method(const ConvolutionSizes& sizes);
 
-// Applied to a sum y: activation(y * scale + bias + residual), each part optional, and rounded as if it were separate.
+// Applied to a sum before it is stored: y = activation(y * scale + bias + residual). Each part is optional. Results are
+// rounded after each operation, as if the operations were separate.
 struct ConvolutionEpilogue {
   const float* scale = nullptr;                       // [filters], as folded batch normalization has it
   const float* bias = nullptr;                        // [filters]

@@ -40,7 +40,8 @@ constexpr int64_t weight_floats(const ConvPoolShape& s) {
 constexpr int64_t sum_floats(const ConvPoolShape& s) { return padded_filters(s) * (s.channels * kTaps + 1); }
 constexpr int64_t pair_row(const ConvPoolShape& s) { return 2 * round_up(2 * s.pooled_width() + 2, 16); }
 constexpr int64_t pair_floats(const ConvPoolShape& s) { return (plane_rows(s) - 1) * pair_row(s); }
-// Images at a time of a gradient that is a product: enough to share reads of the factor, few enough for L2.
+// If the gradient of the pooled images is a product, it is computed for this many images at a time: enough to share
+// reads of the factor, few enough for L2.
 constexpr int64_t kProductImages = 5;
 constexpr int64_t slope_floats(const ConvPoolShape& s) {
   return round_up(kProductImages * s.pooled_height() * s.pooled_width() * s.filters, kLanes);

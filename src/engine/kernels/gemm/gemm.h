@@ -86,7 +86,7 @@ struct GemmArgs {
   // kBf16 allows rounding of operands to bf16 (round_to_bf16) while they are packed; sums stay fp32. Products with few
   // rows or columns, and processors without gemm_has_bf16(), compute in fp32.
   Precision precision = Precision::kF32;
-  // Computes rows as if they were few: a row's bits depend on no other row. Slower for many. No effect with trans_a.
+  // Computes many rows like few, slower, so that a row's bits depend on no other row. No effect with trans_a.
   bool independent_rows = false;
 };
 

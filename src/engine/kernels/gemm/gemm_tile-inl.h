@@ -44,7 +44,8 @@ struct Finish {
   Ahead ahead = {};  // what the tile fetches on the side
 };
 
-// The type of products. A packed element, which depths count, has 32 bits: a float, or in bf16 two neighbors along k.
+// The type of products. A packed element has 32 bits: a float here, in bf16 two neighbors along k. Depths of packed
+// operands count packed elements.
 struct F32 {
   static constexpr int kPair = 1;  // values of k in a packed element
   static HWY_INLINE V MulAdd(V x, V y, V sum) { return hn::MulAdd(x, y, sum); }

@@ -76,7 +76,7 @@ void LossGradientRows(int64_t begin, int64_t end, int64_t classes, StoredFloats 
   }
 }
 
-// *sum becomes the sum of exp(x - largest), *offsets that of x - largest, or 0 without kOffsets. fp32 x becomes exp.
+// *sum becomes the sum of e = exp(x - largest), *offsets that of x - largest (0 without kOffsets). fp32 x becomes e.
 template <bool kOffsets, class X>
 HWY_INLINE void Exponentials(int64_t classes, X* x, float largest, float* sum, float* offsets) {
   constexpr float lowest = -std::numeric_limits<float>::infinity();

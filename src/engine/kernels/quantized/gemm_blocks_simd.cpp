@@ -29,7 +29,7 @@ struct alignas(64) ActivationBlock {
   int16_t pairs[32];
   int8_t high[32], low[32];
   float scale, sum;  // the scale, and the sum of the numbers
-  // The sum of the codes times the excess of the weights' codes as read; per half if halves have scales.
+  // The codes' sum times the excess of the weights' codes as the kernel reads them; per half if halves have scales.
   int32_t excess[2];
 };
 

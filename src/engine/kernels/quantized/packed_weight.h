@@ -160,7 +160,7 @@ void quantize_weight(const PackedShape& shape, const float* w, bool transposed, 
     ThreadPool& pool);
 // The same for a file format; `rows`: the blocks of all rows, the tail's last.
 void pack_blocks(const PackedShape& shape, const std::byte* rows, std::byte* packed, ThreadPool& pool);
-// Rows [begin, end) to `out` [end - begin, columns], or one to [columns]. A panel's rows cost little more than one.
+// Writes rows [begin, end) as floats to `out` [end - begin, columns]. All rows of a panel cost little more than one.
 void dequantize_rows(const PackedWeight& weight, int64_t begin, int64_t end, float* out);
 // All rows of a matrix whose bytes are in a file, perhaps unaligned.
 void dequantize_unaligned(const PackedShape& shape, const std::byte* data, float* out);

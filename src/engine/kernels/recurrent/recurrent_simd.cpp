@@ -210,7 +210,7 @@ namespace {
 HWY_EXPORT(Forward);
 HWY_EXPORT(Backward);
 
-// body(first row, end row, first unit) for a step's rows and units, in any number of parts: results do not change.
+// Calls body(first row, end row, first unit) for all rows and units of a step. Results do not depend on the division.
 template <class Body> void for_parts(const RecurrentSizes& s, ThreadPool& pool, const Body& body) {
   constexpr int64_t kRowsOfPart = 24, kSerialProducts = 1 << 16, kMostParts = 64;
   const int64_t blocks = ceil_div(s.batch, kRowsOfPart), count = ceil_div(s.hidden, kRecurrentUnits) * blocks;

@@ -131,7 +131,7 @@ std::vector<TensorType> infer_attention_mask(const InferArgs& args) {
   return {args.in[0]};
 }
 
-// q k^T and p v, their visible part. Backward has five such products for these two, one the recomputed q k^T.
+// q k^T and p v; with a causal mask the visible part. The backward pass has five products, one the recomputed q k^T.
 double attention_forward_flops(const FlopsArgs& args) {
   const Shape &q = args.in[0].shape, &k = args.in[1].shape;
   const double pairs = static_cast<double>(q[1]) * static_cast<double>(k[1]);

@@ -67,7 +67,8 @@ std::array<AttentionProblem, 2> layouts_of(const AttentionAttrs& attrs, const Sh
   return {dense, packed};
 }
 
-// Whether cuDNN has kernels for both passes, which need the same dropout mask; so the answer is the same for both.
+// Whether cuDNN has kernels for both passes. Both passes must be cuDNN's or neither, so that they have the same dropout
+// mask. So the answer depends on nothing that differs between them.
 bool supports(const KernelQuery& query) {
   auto& device = static_cast<CudaDevice&>(*query.device);
   if (!is_for_cudnn(query) || cudnn_version(device) < kLeastVersion) return false;

@@ -121,7 +121,8 @@ void run_collective_gather(const KernelArgs& args) {
   }
 }
 
-// Divided outputs (column-parallel) give a result with a divided last axis, divided inputs (row-parallel) summands.
+// A linear layer with divided outputs gives a result with a divided last axis (column-parallel); one with divided
+// inputs gives summands (row-parallel).
 std::optional<ShardedNode> shard_matmul(const ShardArgs& args) {
   const auto& attrs = args.attrs<MatmulAttrs>();
   const Sharding &a = args.sharding[0], &b = args.sharding[1];

@@ -39,7 +39,8 @@ std::vector<TensorType> infer_conv2d_weight_grad(const InferArgs& args) {  // x,
   return {{full_type(args.in[0].dtype), args.attrs.as<Conv2dAttrs>().result}};
 }
 
-// Each form is linear in both operands; the two other forms differentiate it, with its result's gradient as result.
+// A convolution and its two gradients are three forms, each linear in both operands. The two other forms compute the
+// gradients of a form, with the gradient of its result in the role of the result.
 template <ConvolutionPass pass> std::vector<Tensor> conv2d_gradient(const GradientArgs& args) {
   const auto& attrs = args.attrs<Conv2dAttrs>();
   if (attrs.is_fused()) fail_internal("the gradient of a convolution is taken before passes fuse it");

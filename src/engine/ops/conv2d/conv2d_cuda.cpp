@@ -1,4 +1,5 @@
-// Convolutions by deterministic kernels of cuDNN; conv2d_cuda.cu does the rest, also operands not 16-byte aligned.
+// Convolutions by cuDNN, if it has a deterministic kernel in the precision asked for. The tiles of conv2d_cuda.cu do
+// the rest, and take operands that are not 16-byte aligned.
 #include "base/numbers.h"
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/conv2d/conv2d_graph_cuda.h"

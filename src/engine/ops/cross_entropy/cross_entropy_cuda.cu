@@ -1,6 +1,6 @@
 // The loss of a row by one pass over its logits, then the sum over rows in a fixed order. Its last additions are in
-// float64, as on the CPU. Around it: targets without padding, their count, and one-hot rows. A target at or beyond the
-// classes, which the CPU's kernels refuse, makes the loss NaN: a run ends on it.
+// float64, as on the CPU. Also here: targets without padding, their count, and one-hot rows. A target at or beyond the
+// classes, which the CPU's kernels refuse, makes the loss NaN, which ends a run.
 #include <algorithm>
 #include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/ops/cross_entropy/cross_entropy.h"

@@ -174,7 +174,7 @@ __global__ void __launch_bounds__(kSortThreads)
   for (int64_t i = threadIdx.x; i < positions.count; i += kSortThreads) place(i, positions, sorting);
 }
 
-// How many of its id's positions precede each one, counted by a warp, as an id such as padding may have most of them.
+// Sorts each id's positions: a warp counts those before one, since an id such as padding's may have most positions.
 __global__ void __launch_bounds__(kThreads) order_kernel(const int32_t* __restrict__ ids, Sorting sorting) {
   begin_kernel();
   const int64_t slot = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) / kWarp;

@@ -100,7 +100,8 @@ bool supports(const KernelQuery& query) {
   return query.in[0].dtype == query.in[1].dtype && query.in[0].shape.elements() > 0;
 }
 
-// The bias for cuBLASLt, rounded if the form says so, and 16-byte aligned, as algorithms need and parameters are not.
+// The bias for cuBLASLt: rounded if the form says so, and 16-byte aligned, since an algorithm may read so many bytes at
+// once and parameters may be unaligned.
 const void* bias_of(CudaDevice& device, const Form& form, const KernelArgs& args) {
   std::byte* const copy = args.workspace + kLtWorkspace;
   const TensorView& bias = args.in[2];

@@ -1,4 +1,5 @@
-// One pass over the flat buffers. Rate, step, norm and token count are on the device, so that steps can be recorded.
+// The optimizer's step in one pass over the flat buffers. Learning rate, step, norm and token count are read on the
+// device, so that a step can be recorded and replayed.
 #include <cmath>
 #include "engine/kernels/cuda/block_reduce.cuh"
 #include "engine/kernels/optimizer.h"

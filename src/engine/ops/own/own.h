@@ -1,4 +1,4 @@
-// Ops that programs define (include/linnet/own_op.h): OpDefs that call their functions and share a list of kernels.
+// Ops that programs define (include/linnet/own_op.h). Each OpDef calls the program's functions; all share kernels.
 #pragma once
 #include <functional>
 #include <span>

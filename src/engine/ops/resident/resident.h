@@ -18,7 +18,7 @@ std::vector<Tensor> gather_rows(At order, Tensor cursor, std::span<const Tensor>
 // Each of the tables [S, n] -> [n]: its row `cursor`.
 std::vector<Tensor> pick_rows(At cursor, std::span<const Tensor> tables);
 
-// The n scalars become row `cursor` of the table [S, n]; increments the cursor. In place if nothing reads them later.
+// Writes the n scalars to row `cursor` of the table [S, n] and increments the cursor; in place if not read later.
 struct RowWrite {
   Tensor table, cursor;
 };
