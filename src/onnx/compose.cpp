@@ -1,6 +1,5 @@
 #include "onnx/compose.h"
 #include <algorithm>
-#include "base/error.h"
 #include "base/text.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/embedding/embedding.h"
@@ -86,8 +85,9 @@ std::optional<Moved> reshape_before(const Moved& from, const Shape& now, const S
 
 Tensor of_two(Scalar function, Tensor a, Tensor b) {
   if (a.id == b.id) return a;
-  ExpressionBuilder e;
-  return pointwise(e.finish(e.apply(function, e.input(0), e.input(1))), std::array{a, b}, SourceLine::current());
+  FormulaBuilder f;
+  const Number y = f[1], x = f[0];
+  return f.finish(formula::apply(function, {x, y}), std::array{a, b});
 }
 }  // namespace
 
@@ -142,15 +142,15 @@ Tensor elementwise_of(const OnnxCall& call, std::vector<Tensor> x, const Formula
     }
     if (!has_full) x[0] = broadcast_to(x[0], full);
   }
-  ExpressionBuilder e;
+  FormulaBuilder f;
   std::vector<Number> elements;
   std::vector<Tensor> operands;  // without repeats
   for (const Tensor& tensor : x) {
     const auto same = std::ranges::find(operands, tensor.id, &Tensor::id);
-    elements.emplace_back(e, e.input(static_cast<int>(same - operands.begin())));
+    elements.push_back(f[static_cast<int>(same - operands.begin())]);
     if (same == operands.end()) operands.push_back(tensor);
   }
-  const Tensor y = pointwise(e.finish(formula(elements).in(e)), operands, SourceLine::current());
+  const Tensor y = f.finish(formula(elements), operands);
   return is_moved ? permute(y, order) : y;
 }
 
@@ -298,15 +298,4 @@ Tensor minimum(Tensor a, Tensor b) { return of_two(Scalar::kMin, a, b); }
 Tensor sum_last(Tensor x) { return sum_to(x, with_size(x.shape(), -1, 1)); }
 
 Tensor mean_last(Tensor x) { return sum_last(x) * (1.0 / static_cast<double>(x.dim(-1))); }
-
-Number apply(Scalar function, std::initializer_list<Number> in) {
-  const auto* computed = std::ranges::find_if(in, [](const Number& x) { return x.builder() != nullptr; });
-  if (computed == in.end()) fail_internal("ONNX: a formula of constants alone");
-  ExpressionBuilder& e = *computed->builder();
-  ExpressionBuilder::Ref refs[3] = {-1, -1, -1};
-  std::ranges::transform(in, refs, [&](const Number& x) { return x.in(e); });
-  return {e, e.apply(function, refs[0], refs[1], refs[2])};
-}
-
-Number truncated(Number x) { return select(0 > x, -floor(-x), floor(x)); }
 }  // namespace linnet::compose

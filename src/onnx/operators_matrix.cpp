@@ -134,7 +134,7 @@ void reduce(OnnxCall& call, Kind kind) {
   const Tensor rows = reshape(compose::move_axes(call.tensor(0), compose::named_axes_last(gone)),
       {result.elements(), shape.elements() / result.elements()});
   Tensor y = reshape(reduce_last(call, rows, kind), result);
-  if (is_whole(call.element())) y = elementwise(call, {y}, compose::truncated);
+  if (is_whole(call.element())) y = elementwise(call, {y}, formula::truncated);
   call.set(y);
 }
 
@@ -157,7 +157,7 @@ void hardmax(OnnxCall& call) {
     const Tensor candidate = elementwise(call, {x, most, locations}, [=](Number x, Number most, Number location) {
       return select(equal(x, most), location, static_cast<double>(size));
     });
-    return elementwise(call, {candidate, compose::fold_last(candidate, compose::minimum)}, compose::equal);
+    return elementwise(call, {candidate, compose::fold_last(candidate, compose::minimum)}, formula::equal);
   });
 }
 

@@ -294,7 +294,7 @@ Tensor qgemm(OnnxCall& call) {
 // Operands: a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point.
 template <Scalar function> Tensor of_two(OnnxCall& call) {
   return elementwise(call, {floats_of(call, 0, 0).tensor, floats_of(call, 3, 0).tensor}, [](Number a, Number b) {
-    return compose::apply(function, {a, b});
+    return formula::apply(function, {a, b});
   });
 }
 

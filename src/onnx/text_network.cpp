@@ -4,7 +4,7 @@
 #include "base/text.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/pointwise/formula.h"
 #include "engine/ops/reduce/reduce.h"
 
 namespace linnet {
@@ -21,9 +21,9 @@ Tensor mask_of(Tensor lengths, int64_t length) {
   const Shape shape{lengths.dim(0), length};
   const Tensor positions = broadcast_to(literal(graph, {DType::kF32, {length}}, numbers.data()), shape);
   const Tensor ends = reshape(cast(lengths, DType::kF32), {lengths.dim(0), 1});
-  ExpressionBuilder e;
-  const auto is_within = e.apply(Scalar::kGreater, e.input(1), e.input(0));
-  return pointwise(e.finish(is_within), std::array{positions, ends}, SourceLine::current());
+  FormulaBuilder f;
+  const Number position = f[0], end = f[1];
+  return f.finish(end > position, std::array{positions, ends});
 }
 
 Tensor positions_of(Tensor tokens) {

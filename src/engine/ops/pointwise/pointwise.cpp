@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/movement/movement.h"
+#include "engine/ops/pointwise/formula.h"
 #include "engine/ops/reduce/reduce.h"
 
 namespace linnet {
@@ -222,38 +223,30 @@ Tensor relu(At x) { return apply_scalar(Scalar::kRelu, x); }
 Tensor tanh(At x) { return apply_scalar(Scalar::kTanh, x); }
 
 Tensor silu(At x) {
-  ExpressionBuilder e;
-  const auto v = e.input(0);
-  return pointwise(e.finish(e.apply(Scalar::kMul, v, e.apply(Scalar::kSigmoid, v))), std::array{x.value}, x.where);
+  FormulaBuilder f;
+  const Number v = f[0];
+  return f.finish(v * sigmoid(v), std::array{x.value}, x.where);
 }
 
 // softplus(x) = max(x, 0) + log(1 + exp(min(x, -x))), whose tabulated derivatives give 1/2 at 0; -|x| would not.
 Tensor softplus(At x) {
-  ExpressionBuilder e;
-  const auto v = e.input(0);
-  const auto tail = e.apply(Scalar::kExp, e.apply(Scalar::kMin, v, e.apply(Scalar::kNeg, v)));
-  const auto log = e.apply(Scalar::kLog, e.apply(Scalar::kAdd, tail, e.constant(1)));
-  return pointwise(e.finish(e.apply(Scalar::kAdd, e.apply(Scalar::kRelu, v), log)), std::array{x.value}, x.where);
+  FormulaBuilder f;
+  const Number v = f[0], rest = log(exp(min(v, -v)) + 1);
+  return f.finish(relu(v) + rest, std::array{x.value}, x.where);
 }
 
 Expression gelu_expression() {
-  ExpressionBuilder e;
-  const auto v = e.input(0);
-  const auto erf = e.apply(Scalar::kErf, e.apply(Scalar::kMul, v, e.constant(1 / std::numbers::sqrt2)));
-  const auto phi = e.apply(Scalar::kMul, e.apply(Scalar::kAdd, erf, e.constant(1)), e.constant(0.5));
-  return e.finish(e.apply(Scalar::kMul, v, phi));
+  FormulaBuilder f;
+  const Number v = f[0], error = erf(v * (1 / std::numbers::sqrt2)), half = f.constant(0.5);
+  return f.finish(v * ((error + 1) * half));
 }
 
 Expression gelu_tanh_expression() {
-  ExpressionBuilder e;
-  const auto v = e.input(0);
-  const auto cubic =
-      e.apply(Scalar::kAdd, e.apply(Scalar::kMul, e.apply(Scalar::kSquare, v), e.constant(0.044715)), e.constant(1));
-  const auto inner = e.apply(
-      Scalar::kMul, e.apply(Scalar::kMul, v, cubic), e.constant(std::numbers::sqrt2 * std::numbers::inv_sqrtpi));
-  const auto phi =
-      e.apply(Scalar::kMul, e.apply(Scalar::kAdd, e.apply(Scalar::kTanh, inner), e.constant(1)), e.constant(0.5));
-  return e.finish(e.apply(Scalar::kMul, v, phi));
+  FormulaBuilder f;
+  const Number v = f[0], one = f.constant(1), factor = f.constant(0.044715), cubic = square(v) * factor + one;
+  const Number scale = f.constant(std::numbers::sqrt2 * std::numbers::inv_sqrtpi), inner = v * cubic * scale;
+  const Number half = f.constant(0.5);
+  return f.finish(v * ((tanh(inner) + one) * half));
 }
 
 Tensor gelu(At x) { return pointwise(gelu_expression(), std::array{x.value}, x.where); }
