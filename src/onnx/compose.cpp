@@ -212,14 +212,7 @@ Tensor pad(Tensor x, int axis, int64_t before, int64_t after, double value) {
     const int64_t start = std::max<int64_t>(-before, 0), end = std::max<int64_t>(-after, 0);
     x = slice(x, axis, start, std::max<int64_t>(x.dim(axis) - start - end, 0));
   }
-  std::vector<Tensor> parts;
-  const auto add = [&](int64_t size) {
-    if (size > 0) parts.push_back(fill(*x.graph, {x.type().dtype, with_size(x.shape(), axis, size)}, value));
-  };
-  add(before);
-  parts.push_back(x);
-  add(after);
-  return joined(parts, axis);
+  return padded(x, axis, before, after, value);
 }
 
 Tensor join(const std::vector<Tensor>& parts, int axis) {
@@ -261,14 +254,6 @@ std::vector<bool> named_axes(const OnnxCall& call, const std::vector<int64_t>& a
   std::vector<bool> named(rank);
   for (const int64_t axis : axes) named[call.axis(axis, rank)] = true;
   return named;
-}
-
-std::vector<int> named_axes_last(const std::vector<bool>& named) {
-  std::vector<int> order;
-  for (const bool last : {false, true})
-    for (size_t axis = 0; axis < named.size(); ++axis)
-      if (named[axis] == last) order.push_back(static_cast<int>(axis));
-  return order;
 }
 
 void each_index(const Shape& shape, const std::function<void(const std::vector<int64_t>& index)>& visit) {

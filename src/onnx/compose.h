@@ -80,8 +80,6 @@ Tensor channels_first(Tensor x);
 
 // User error for an axis that does not exist.
 std::vector<bool> named_axes(const OnnxCall& call, const std::vector<int64_t>& axes, int rank);
-// All axes, with the named ones last.
-std::vector<int> named_axes_last(const std::vector<bool>& named);
 // Calls `visit` with the index of each element, in order.
 void each_index(const Shape& shape, const std::function<void(const std::vector<int64_t>& index)>& visit);
 

@@ -62,8 +62,7 @@ void einsum(OnnxCall& call) {
     for (int axis = 0; axis < x.shape().rank(); ++axis)
       if (!gone[axis]) kept.push_back(x.dim(axis));
     const int64_t rows = kept.elements(), size = x.shape().elements() / rows;
-    return reshape(
-        compose::sum_last(reshape(compose::move_axes(x, compose::named_axes_last(gone)), {rows, size})), kept);
+    return reshape(compose::sum_last(reshape(compose::move_axes(x, named_axes_last(gone)), {rows, size})), kept);
   };
   const auto fail = [&](const std::string& problem) { call.fail("\"", equation, "\": ", problem); };
   call.set(Einsum(equation, operands, {compose::move_axes, sum, fail}, SourceLine::current()).compute());
@@ -131,7 +130,7 @@ void reduce(OnnxCall& call, Kind kind) {
   const auto axis = static_cast<int>(std::ranges::find(gone, true) - gone.begin());
   if (kind == Kind::kSum && std::ranges::count(gone, true) == 1 && axis + 1 < shape.rank() && shape[axis] <= kFew)
     return call.set(compose::reshaped(sum_of_slices(call, call.tensor(0), axis), result));
-  const Tensor rows = reshape(compose::move_axes(call.tensor(0), compose::named_axes_last(gone)),
+  const Tensor rows = reshape(compose::move_axes(call.tensor(0), named_axes_last(gone)),
       {result.elements(), shape.elements() / result.elements()});
   Tensor y = reshape(reduce_last(call, rows, kind), result);
   if (is_whole(call.element())) y = elementwise(call, {y}, formula::truncated);

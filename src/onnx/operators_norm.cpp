@@ -119,7 +119,7 @@ void rms_normalization(OnnxCall& call) {
 void mean_variance_normalization(OnnxCall& call) {
   const Shape s = call.shape();
   const std::vector<bool> gone = compose::named_axes(call, call.list("axes", {0, 2, 3}), s.rank());
-  const std::vector<int> order = compose::named_axes_last(gone);
+  const std::vector<int> order = named_axes_last(gone);
   int64_t rows = 1;
   for (int axis = 0; axis < s.rank(); ++axis) rows *= gone[axis] ? 1 : s[axis];
   if (s.elements() == 0) return call.set(call.tensor(0));
@@ -234,7 +234,7 @@ void fused_matmul(OnnxCall& call) {
   bool trans_a = call.flag("transA");
   Tensor left = a;
   if (trans_a && b.shape().rank() == 2 && a.shape().rank() > 2) {  // one product of all rows
-    std::vector<int> order = compose::named_axes_last(std::vector<bool>(a.shape().rank()));
+    std::vector<int> order = named_axes_last(std::vector<bool>(a.shape().rank()));
     std::swap(order[order.size() - 1], order[order.size() - 2]);
     left = compose::move_axes(a, order), trans_a = false;
   }

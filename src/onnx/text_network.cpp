@@ -26,12 +26,6 @@ Tensor mask_of(Tensor lengths, int64_t length) {
   return f.finish(end > position, std::array{positions, ends});
 }
 
-Tensor positions_of(Tensor tokens) {
-  const int64_t batch = tokens.dim(0), length = tokens.dim(1);
-  const std::vector<int32_t> numbers = mapped<int32_t>(batch * length, [&](int64_t i) { return i % length; });
-  return literal(*tokens.graph, {DType::kI32, {batch, length}}, numbers.data());
-}
-
 Tensor mean_state(Tensor states, Tensor mask) {
   const int64_t batch = states.dim(0), length = states.dim(1), width = states.dim(2);
   const Tensor sums = matmul(reshape(mask, {batch, 1, length}), states);
@@ -166,7 +160,7 @@ std::map<std::string, Tensor> OnnxTextModel::inputs_of(Tensor tokens, Tensor len
   for (const OnnxValueInfo& input : network_->inputs()) {
     if (input.name == kTokens) inputs[kTokens] = tokens;
     if (input.name == kTokenMask) inputs[kTokenMask] = mask_of(lengths, tokens.dim(1));
-    if (input.name == kPositions) inputs[kPositions] = positions_of(tokens);
+    if (input.name == kPositions) inputs[kPositions] = counted_positions(tokens);
     if (input.name == kTypes) inputs[kTypes] = types.defined() ? types : fill(*tokens.graph, tokens.type(), 0);
   }
   return inputs;

@@ -8,9 +8,6 @@ namespace linnet {
 // Zeros with the element type of `like`.
 Tensor zeros(Tensor like, const Shape& shape);
 
-// 0, 1, ... along the last axis: i32 of the shape of `tokens`.
-Tensor counted_positions(Tensor tokens);
-
 // "x f32[4, 2], y f32[4, 1]".
 std::string types_text(const InputTypes& types);
 // Whether losses ignore the negative elements of an input of this name, so that -1 marks what does not count.

@@ -53,13 +53,9 @@ AxesLast axes_last(At x, const std::vector<int>& axes, const char* op) {
     reduced[from_start] = true;
     moved.kept.set(axis, 1);
   }
-  std::vector<int> order;
-  for (const bool last : {false, true})
-    for (int axis = 0; axis < shape.rank(); ++axis)
-      if (reduced[axis] == last) {
-        order.push_back(axis);
-        if (!last) moved.without.push_back(shape[axis]);
-      }
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    if (!reduced[axis]) moved.without.push_back(shape[axis]);
+  const std::vector<int> order = named_axes_last(reduced);
   if (!std::ranges::is_sorted(order)) moved.x = permute(x, order);
   moved.x = reshape(At(moved.x, x.where), {moved.without.elements(), count});
   return moved;
@@ -359,15 +355,7 @@ Tensor pad(At x, int axis, int64_t before, int64_t after, double value) {
   checked_size(x, axis, "pad");
   if (before < 0 || after < 0)
     fail_shape(x, "pad: by ", before, " and ", after, " elements, which must not be negative");
-  std::vector<Tensor> parts;
-  const auto fill_with = [&](int64_t count) {
-    const TensorType type{x.value.type().dtype, with_size(x.value.shape(), axis, count)};
-    if (count > 0) parts.push_back(fill(*graph_of(x), type, value, x.where));
-  };
-  fill_with(before);
-  parts.push_back(x.value);
-  fill_with(after);
-  return joined(parts, axis, x.where);
+  return padded(x, axis, before, after, value);
 }
 
 Tensor upsample(At x, int64_t factor) {

@@ -83,8 +83,8 @@ Tensor by_heads(Tensor x, int64_t heads, int64_t repeat) {
   const Tensor apart = permute(reshape(x, {batch, length, heads, size}), {0, 2, 1, 3});
   if (repeat == 1) return apart;
   const Tensor ones = reshape(apart, {batch, heads, 1, length, size});
-  const std::vector<Tensor> rest(repeat - 1, ones);
-  return reshape(concat(ones, rest, 2), {batch, heads * repeat, length, size});
+  const std::vector<Tensor> repeated(repeat, ones);
+  return reshape(concat(repeated, 2), {batch, heads * repeat, length, size});
 }
 
 Tensor by_places(Tensor bias, int64_t queries, int64_t keys) {  // [..., H, Tq + Tk - 1] -> [..., H, Tq, Tk]
@@ -93,7 +93,7 @@ Tensor by_places(Tensor bias, int64_t queries, int64_t keys) {  // [..., H, Tq +
     const Tensor row = slice(bias, -1, queries - 1 - i, keys);
     return reshape(row, of_samples ? Shape{bias.dim(0), bias.dim(1), 1, keys} : Shape{bias.dim(0), 1, keys});
   });
-  return queries == 1 ? rows[0] : concat(rows[0], std::span(rows).subspan(1), of_samples ? 2 : 1);
+  return joined(rows, of_samples ? 2 : 1);
 }
 
 // [B, H, Tq, Tk]: scale * q k^T + bias, -inf for invisible keys. `in`: the operands of a node.

@@ -34,8 +34,7 @@ std::vector<TensorType> infer_recurrent(const InferArgs& args) {
 Tensor in_panels(Tensor x, int axis, int64_t units) {
   const Shape shape = x.shape();
   const int64_t size = shape[axis], whole = round_up(size, units);
-  const TensorType padding{x.type().dtype, with_size(shape, axis, whole - size)};
-  if (whole > size) x = concat(x, std::array{fill(*x.graph, padding, 0)}, axis);
+  x = padded(x, axis, 0, whole - size);
   std::vector<int64_t> sizes;
   for (int i = 0; i < shape.rank(); ++i) {
     sizes.push_back(i == axis ? whole / units : x.dim(i));
