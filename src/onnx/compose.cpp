@@ -280,7 +280,5 @@ Tensor fold_last(Tensor x, const std::function<Tensor(Tensor, Tensor)>& join_two
 Tensor maximum(Tensor a, Tensor b) { return of_two(Scalar::kMax, a, b); }
 Tensor minimum(Tensor a, Tensor b) { return of_two(Scalar::kMin, a, b); }
 
-Tensor sum_last(Tensor x) { return sum_to(x, with_size(x.shape(), -1, 1)); }
-
 Tensor mean_last(Tensor x) { return sum_last(x) * (1.0 / static_cast<double>(x.dim(-1))); }
 }  // namespace linnet::compose

@@ -87,7 +87,6 @@ void each_index(const Shape& shape, const std::function<void(const std::vector<i
 Tensor fold_last(Tensor x, const std::function<Tensor(Tensor, Tensor)>& join_two);
 Tensor maximum(Tensor a, Tensor b);
 Tensor minimum(Tensor a, Tensor b);
-Tensor sum_last(Tensor x);
 Tensor mean_last(Tensor x);
 }  // namespace linnet::compose
 

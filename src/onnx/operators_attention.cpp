@@ -77,7 +77,7 @@ Tensor masked_softmax(OnnxCall& call, Tensor scores) {
   const Tensor most = compose::fold_last(scores, compose::maximum);
   const Tensor weights = elementwise(call, {scores, most},
       [](Number score, Number most) { return exp(score - select(equal(most, kNever), 0, most)); });
-  return elementwise(call, {weights, compose::sum_last(weights)},
+  return elementwise(call, {weights, sum_last(weights)},
       [](Number weight, Number sum) { return weight / select(equal(sum, 0), 1, sum); });
 }
 

@@ -62,7 +62,7 @@ void einsum(OnnxCall& call) {
     for (int axis = 0; axis < x.shape().rank(); ++axis)
       if (!gone[axis]) kept.push_back(x.dim(axis));
     const int64_t rows = kept.elements(), size = x.shape().elements() / rows;
-    return reshape(compose::sum_last(reshape(compose::move_axes(x, named_axes_last(gone)), {rows, size})), kept);
+    return reshape(sum_last(reshape(compose::move_axes(x, named_axes_last(gone)), {rows, size})), kept);
   };
   const auto fail = [&](const std::string& problem) { call.fail("\"", equation, "\": ", problem); };
   call.set(Einsum(equation, operands, {compose::move_axes, sum, fail}, SourceLine::current()).compute());
@@ -80,7 +80,7 @@ Tensor reduce_last(OnnxCall& call, Tensor x, Kind kind) {
   if (kind == Kind::kProduct)
     return compose::fold_last(x, [](Tensor a, Tensor b) { return a.id == b.id ? square(a) : a * b; });
   if (kind == Kind::kLogSumExp) return log_sum_exp_last(x);
-  const Tensor sum = compose::sum_last(x);
+  const Tensor sum = sum_last(x);
   if (kind == Kind::kL2) return elementwise(call, {sum}, [](Number x) { return sqrt(x); });
   if (kind == Kind::kLogSum) return elementwise(call, {sum}, [](Number x) { return log(x); });
   return sum;
@@ -197,7 +197,7 @@ Tensor likelihood_loss(OnnxCall& call, Tensor log_probabilities, Tensor targets,
   // A weight of 0 hides a class of probability 0.
   const Tensor weighted = elementwise(call, {weights, reshape(log_probabilities, {rows, classes})},
       [](Number weight, Number x) { return select(equal(weight, 0), 0, -(weight * x)); });
-  const Tensor losses = compose::sum_last(weighted);  // [rows, 1]
+  const Tensor losses = sum_last(weighted);  // [rows, 1]
   const std::string reduction = call.text("reduction", "mean");
   if (reduction == "none") return reshape(losses, shape);
   const Tensor sum = sum_to(reshape(losses, {rows}), {});
@@ -224,8 +224,8 @@ void softmax_cross_entropy_loss(OnnxCall& call) {
   const Tensor scores = compose::axis_to_end(call.tensor(0), 1);
   const Tensor most = compose::fold_last(scores, compose::maximum);
   const Tensor centered = elementwise(call, {scores, most}, [](Number x, Number most) { return x - most; });
-  const Tensor log_probabilities = elementwise(
-      call, {centered, compose::sum_last(exp(centered))}, [](Number x, Number sum) { return x - log(sum); });
+  const Tensor log_probabilities =
+      elementwise(call, {centered, sum_last(exp(centered))}, [](Number x, Number sum) { return x - log(sum); });
   call.set(likelihood_loss(call, log_probabilities, call.tensor(1, DType::kF64), call.shape(1)));
   if (call.is_wanted(1)) call.set(1, compose::axis_from_end(log_probabilities, 1), call.element());
 }

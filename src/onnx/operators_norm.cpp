@@ -133,7 +133,7 @@ void lp_normalization(OnnxCall& call) {
   const bool squares = call.integer("p", 2) == 2;
   const Tensor x = compose::axis_to_end(call.tensor(0), axis);
   const Tensor sizes = elementwise(call, {x}, [=](Number x) { return squares ? square(x) : abs(x); });
-  const Tensor y = elementwise(call, {x, compose::sum_last(sizes)}, [=](Number x, Number sum) {
+  const Tensor y = elementwise(call, {x, sum_last(sizes)}, [=](Number x, Number sum) {
     const Number norm = squares ? sqrt(sum) : sum;
     return select(equal(norm, 0), 0, x / norm);
   });
@@ -218,7 +218,7 @@ void embed_layer_normalization(OnnxCall& call) {
   call.set(
       0, normalized(sum, call.tensor(kWeight), call.tensor(kBias), call.real("epsilon", 1e-12)), OnnxElement::kFloat);
   if (call.is_wanted(1)) {
-    const Tensor lengths = call.has(kMask) ? reshape(compose::sum_last(call.tensor(kMask, DType::kF32)), {ids[0]})
+    const Tensor lengths = call.has(kMask) ? reshape(sum_last(call.tensor(kMask, DType::kF32)), {ids[0]})
                                            : call.uniform(0, {ids[0]}, DType::kF32);
     call.set(1, lengths, OnnxElement::kInt32);
   }

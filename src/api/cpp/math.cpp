@@ -61,8 +61,6 @@ AxesLast axes_last(At x, const std::vector<int>& axes, const char* op) {
   return moved;
 }
 
-Tensor sum_last(At x) { return sum_to(x, with_size(x.value.shape(), -1, 1)); }
-
 // Moves `axis` of x to the end, applies `function`, and moves it back.
 template <class Function> Tensor along(At x, int axis, const char* op, const Function& function) {
   checked_size(x, axis, op);
