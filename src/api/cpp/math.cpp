@@ -316,8 +316,7 @@ Tensor scatter_add(At values, Tensor ids, int64_t rows) {
   if (rows < 1 || ids.type().dtype != DType::kI32 || values.value.shape() != expected)
     fail_shape(values, "scatter_add: values ", values.value.type(), ", ids ", ids.type(), " and ", rows,
         " rows, expected [..., D], i32 [...] and at least 1");
-  return graph_of(values)->add_one(
-      kEmbeddingGrad, std::array{values.value, ids}, EmbeddingGradAttrs{.vocab_size = rows}, values.where);
+  return op_result(kEmbeddingGrad, values, {ids}, EmbeddingGradAttrs{.vocab_size = rows});
 }
 
 Tensor arange(int64_t count, DType dtype, SourceLine where) {

@@ -44,11 +44,6 @@ std::vector<ExpressionBuilder::Ref> ExpressionBuilder::inline_all(
   return location;
 }
 
-ExpressionBuilder::Ref ExpressionBuilder::inline_expression(
-    const Expression& expression, const std::vector<Ref>& operands) {
-  return inline_all(expression, operands).back();
-}
-
 Expression ExpressionBuilder::finish(Ref result) const {
   std::vector<bool> needed(code_.size());
   needed[result] = true;

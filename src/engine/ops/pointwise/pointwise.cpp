@@ -47,9 +47,7 @@ Tensor pruned(Expression expression, const std::vector<Tensor>& operands, Source
 std::vector<Tensor> pointwise_gradient(const GradientArgs& args) {
   const auto& expression = args.attrs<PointwiseAttrs>().expression;
   const int count = static_cast<int>(args.in.size());
-  std::vector<Tensor> operands(args.in.begin(), args.in.end());
-  operands.push_back(args.out[0]);
-  operands.push_back(args.out_grad[0]);
+  const std::vector<Tensor> operands = with_more(with_more({args.in.begin(), args.in.end()}, args.out), args.out_grad);
   std::vector<Tensor> gradients;
   for (int k = 0; k < count; ++k) {
     const Expression d = derivative(expression, k, count);
@@ -186,12 +184,12 @@ Tensor pointwise(Expression expression, std::span<const Tensor> given, SourceLin
 
 Expression join(const Expression& a, int a_operands, const Expression& b, int hole) {
   ExpressionBuilder e;
-  const auto result = e.inline_expression(a, mapped(a_operands, [&](int k) { return e.input(k); }));
+  const auto result = e.inline_all(a, mapped(a_operands, [&](int k) { return e.input(k); })).back();
   std::vector<ExpressionBuilder::Ref> second;
   const auto end_of = [](const Instruction& i) { return i.function == Scalar::kInput ? i.a + 1 : 0; };
   const int b_operands = max_of<int>(b.code, end_of);
   for (int k = 0, next = a_operands; k < b_operands; ++k) second.push_back(k == hole ? result : e.input(next++));
-  return e.finish(e.inline_expression(b, second));
+  return e.finish(e.inline_all(b, second).back());
 }
 
 Expression rounded_to_bf16(Expression expression) {
