@@ -121,15 +121,6 @@ void run_pointwise(const KernelArgs& args) {
       mutable_stored(args.out[0]), args.pool);
 }
 
-// An instruction as a struct for engine/ir/attrs.h.
-struct InstructionFields {
-  Instruction instruction = {};
-  void fields(FieldVisitor& visit) {
-    visit("function", instruction.function), visit("a", instruction.a), visit("b", instruction.b);
-    visit("c", instruction.c), visit("constant", instruction.constant);
-  }
-};
-
 // Repeats the operands to their common shape if the kernels would not. Inference reports shapes that do not fit.
 std::vector<Tensor> broadcast_operands(std::span<const Tensor> operands, SourceLine where) {
   std::vector<Shape> shapes;
@@ -157,11 +148,6 @@ const OpDef kPointwise{.name = "pointwise",
     .cheap = true,
     .by_gpu_library = true,
     .label = pointwise_label};
-
-void PointwiseAttrs::fields(FieldVisitor& visit) {
-  auto code = mapped(expression.code, [](const Instruction& instruction) { return InstructionFields{instruction}; });
-  visit("code", code);
-}
 
 std::string PointwiseAttrs::text() const {
   std::string text;

@@ -7,7 +7,7 @@
 namespace linnet {
 struct PointwiseAttrs {
   Expression expression;  // instruction kInput k reads operand k
-  void fields(FieldVisitor& visit);
+  void fields(FieldVisitor& visit) { visit("code", expression.code); }
   std::string text() const;
 };
 
