@@ -55,9 +55,8 @@ void gemm_operator(OnnxCall& call) {
 void einsum(OnnxCall& call) {
   const std::string equation = call.text("equation", "");
   const std::vector<Tensor> operands = mapped(call.operands(), [&](size_t i) { return call.tensor(i); });
-  const auto sum = [](Tensor x, const std::vector<int>& axes) {
-    std::vector<bool> gone(x.shape().rank());
-    for (const int axis : axes) gone[axis] = true;
+  const auto sum = [&](Tensor x, const std::vector<int>& axes) {
+    const std::vector<bool> gone = compose::named_axes(call, {axes.begin(), axes.end()}, x.shape().rank());
     Shape kept;
     for (int axis = 0; axis < x.shape().rank(); ++axis)
       if (!gone[axis]) kept.push_back(x.dim(axis));

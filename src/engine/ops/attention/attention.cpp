@@ -12,8 +12,6 @@
 
 namespace linnet {
 namespace {
-bool has_random(const AttentionAttrs& attrs) { return attrs.dropout > 0; }
-
 // Checks q, k and v, and the number of queries unless it is 0. Returns the text of their types.
 template <class T>
 std::string expect_heads(const InferArgs& args, const T& attrs, int64_t queries, std::string_view expected) {
@@ -113,7 +111,7 @@ Tensor masked_scores(
 Tensor weighted_values(const AttentionAttrs& attrs, std::span<const Tensor> in, Tensor scores) {
   const Tensor v = by_heads(in[2], attrs.kv_heads, attrs.heads / attrs.kv_heads);
   Tensor p = softmax(scores);
-  if (has_random(attrs)) p = dropout(p, in.back(), attrs.dropout, attrs.dropout_site, DropoutLayout::kAttention);
+  if (attrs.dropout > 0) p = dropout(p, in.back(), attrs.dropout, attrs.dropout_site, DropoutLayout::kAttention);
   return reshape(permute(matmul(p, v), {0, 2, 1, 3}), in[0].shape());
 }
 
@@ -369,7 +367,7 @@ Tensor attention(At q, Tensor k, Tensor v, const AttentionOptions& options) {
   attrs.dropout_site = options.dropout_site;
   if (attrs.scale == 0) attrs.scale = usual_scale(q, attrs.heads);
   std::vector<Tensor> in = with_defined({q.value, k, v}, {options.lengths, options.starts, options.distance_bias});
-  if (has_random(attrs)) in.push_back(options.random);
+  if (attrs.dropout > 0) in.push_back(options.random);
   if (options.soft_cap > 0 || options.score_bias.defined())
     return weighted_values(attrs, in, masked_scores(attrs, in, options.soft_cap, options.score_bias));
   return graph_of(q)->add(kAttention, in, attrs, q.where)[0];

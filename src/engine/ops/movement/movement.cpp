@@ -416,8 +416,9 @@ Tensor joined(std::span<const Tensor> parts, int axis, SourceLine where) {
 Tensor padded(At x, int axis, int64_t before, int64_t after, double value) {
   std::vector<Tensor> parts;
   const auto add_filled = [&](int64_t size) {
+    if (size <= 0) return;
     const TensorType type{x.value.type().dtype, with_size(x.value.shape(), axis, size)};
-    if (size > 0) parts.push_back(fill(*graph_of(x), type, value, x.where));
+    parts.push_back(fill(*graph_of(x), type, value, x.where));
   };
   add_filled(before);
   parts.push_back(x.value);

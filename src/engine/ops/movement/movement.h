@@ -65,7 +65,7 @@ Tensor concat(At first, std::span<const Tensor> rest, int axis);
 Tensor concat(std::span<const Tensor> parts, int axis, SourceLine where = SourceLine::current());  // at least one
 // concat(), or the only part.
 Tensor joined(std::span<const Tensor> parts, int axis, SourceLine where = SourceLine::current());
-// x between `before` and `after` elements of `value` along an axis.
+// x between `before` and `after` elements of `value` along an axis; a negative count adds none.
 Tensor padded(At x, int axis, int64_t before, int64_t after, double value = 0);
 Tensor permute(At x, std::vector<int> order);
 std::vector<int> inverse_order(const std::vector<int>& order);  // permutes back
