@@ -1,6 +1,5 @@
 #include "onnx/compose.h"
 #include <algorithm>
-#include "base/error.h"
 #include "base/text.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/embedding/embedding.h"
@@ -86,8 +85,9 @@ std::optional<Moved> reshape_before(const Moved& from, const Shape& now, const S
 
 Tensor of_two(Scalar function, Tensor a, Tensor b) {
   if (a.id == b.id) return a;
-  ExpressionBuilder e;
-  return pointwise(e.finish(e.apply(function, e.input(0), e.input(1))), std::array{a, b}, SourceLine::current());
+  FormulaBuilder f;
+  const Number y = f[1], x = f[0];
+  return f.finish(formula::apply(function, {x, y}), std::array{a, b});
 }
 }  // namespace
 
@@ -142,15 +142,15 @@ Tensor elementwise_of(const OnnxCall& call, std::vector<Tensor> x, const Formula
     }
     if (!has_full) x[0] = broadcast_to(x[0], full);
   }
-  ExpressionBuilder e;
+  FormulaBuilder f;
   std::vector<Number> elements;
   std::vector<Tensor> operands;  // without repeats
   for (const Tensor& tensor : x) {
     const auto same = std::ranges::find(operands, tensor.id, &Tensor::id);
-    elements.emplace_back(e, e.input(static_cast<int>(same - operands.begin())));
+    elements.push_back(f[static_cast<int>(same - operands.begin())]);
     if (same == operands.end()) operands.push_back(tensor);
   }
-  const Tensor y = pointwise(e.finish(formula(elements).in(e)), operands, SourceLine::current());
+  const Tensor y = f.finish(formula(elements), operands);
   return is_moved ? permute(y, order) : y;
 }
 
@@ -212,14 +212,7 @@ Tensor pad(Tensor x, int axis, int64_t before, int64_t after, double value) {
     const int64_t start = std::max<int64_t>(-before, 0), end = std::max<int64_t>(-after, 0);
     x = slice(x, axis, start, std::max<int64_t>(x.dim(axis) - start - end, 0));
   }
-  std::vector<Tensor> parts;
-  const auto add = [&](int64_t size) {
-    if (size > 0) parts.push_back(fill(*x.graph, {x.type().dtype, with_size(x.shape(), axis, size)}, value));
-  };
-  add(before);
-  parts.push_back(x);
-  add(after);
-  return joined(parts, axis);
+  return padded(x, axis, before, after, value);
 }
 
 Tensor join(const std::vector<Tensor>& parts, int axis) {
@@ -263,14 +256,6 @@ std::vector<bool> named_axes(const OnnxCall& call, const std::vector<int64_t>& a
   return named;
 }
 
-std::vector<int> named_axes_last(const std::vector<bool>& named) {
-  std::vector<int> order;
-  for (const bool last : {false, true})
-    for (size_t axis = 0; axis < named.size(); ++axis)
-      if (named[axis] == last) order.push_back(static_cast<int>(axis));
-  return order;
-}
-
 void each_index(const Shape& shape, const std::function<void(const std::vector<int64_t>& index)>& visit) {
   std::vector<int64_t> index(shape.rank());
   for (int64_t i = 0; i < shape.elements(); ++i) {
@@ -295,18 +280,5 @@ Tensor fold_last(Tensor x, const std::function<Tensor(Tensor, Tensor)>& join_two
 Tensor maximum(Tensor a, Tensor b) { return of_two(Scalar::kMax, a, b); }
 Tensor minimum(Tensor a, Tensor b) { return of_two(Scalar::kMin, a, b); }
 
-Tensor sum_last(Tensor x) { return sum_to(x, with_size(x.shape(), -1, 1)); }
-
 Tensor mean_last(Tensor x) { return sum_last(x) * (1.0 / static_cast<double>(x.dim(-1))); }
-
-Number apply(Scalar function, std::initializer_list<Number> in) {
-  const auto* computed = std::ranges::find_if(in, [](const Number& x) { return x.builder() != nullptr; });
-  if (computed == in.end()) fail_internal("ONNX: a formula of constants alone");
-  ExpressionBuilder& e = *computed->builder();
-  ExpressionBuilder::Ref refs[3] = {-1, -1, -1};
-  std::ranges::transform(in, refs, [&](const Number& x) { return x.in(e); });
-  return {e, e.apply(function, refs[0], refs[1], refs[2])};
-}
-
-Number truncated(Number x) { return select(0 > x, -floor(-x), floor(x)); }
 }  // namespace linnet::compose

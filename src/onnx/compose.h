@@ -7,51 +7,11 @@
 #include "engine/kernels/quantized/products.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/pointwise/formula.h"
 #include "engine/ops/reduce/reduce.h"
 #include "onnx/call.h"
 
 namespace linnet::compose {
-// A number of a formula: an operand's element, a constant, or a computed one. Truth values are 0 and 1.
-class Number {
- public:
-  Number(double constant) : constant_(constant) {}  // implicit: formulas mix both
-  Number(ExpressionBuilder& builder, ExpressionBuilder::Ref ref) : builder_(&builder), ref_(ref) {}
-  ExpressionBuilder* builder() const { return builder_; }  // null: a constant
-  ExpressionBuilder::Ref in(ExpressionBuilder& builder) const { return builder_ ? ref_ : builder.constant(constant_); }
-
- private:
-  ExpressionBuilder* builder_ = nullptr;
-  ExpressionBuilder::Ref ref_ = -1;
-  double constant_ = 0;
-};
-
-// Not all of `in` are constants.
-Number apply(Scalar function, std::initializer_list<Number> in);
-inline Number operator+(Number a, Number b) { return apply(Scalar::kAdd, {a, b}); }
-inline Number operator-(Number a, Number b) { return apply(Scalar::kSub, {a, b}); }
-inline Number operator*(Number a, Number b) { return apply(Scalar::kMul, {a, b}); }
-inline Number operator/(Number a, Number b) { return apply(Scalar::kDiv, {a, b}); }
-inline Number operator>(Number a, Number b) { return apply(Scalar::kGreater, {a, b}); }
-inline Number operator-(Number x) { return apply(Scalar::kNeg, {x}); }
-inline Number operator!(Number x) { return 1 - x; }
-inline Number equal(Number a, Number b) { return apply(Scalar::kEqual, {a, b}); }
-inline Number select(Number condition, Number yes, Number no) { return apply(Scalar::kSelect, {condition, yes, no}); }
-inline Number min(Number a, Number b) { return apply(Scalar::kMin, {a, b}); }
-inline Number max(Number a, Number b) { return apply(Scalar::kMax, {a, b}); }
-inline Number pow(Number a, Number b) { return apply(Scalar::kPow, {a, b}); }
-inline Number abs(Number x) { return apply(Scalar::kAbs, {x}); }
-inline Number exp(Number x) { return apply(Scalar::kExp, {x}); }
-inline Number floor(Number x) { return apply(Scalar::kFloor, {x}); }
-inline Number log(Number x) { return apply(Scalar::kLog, {x}); }
-inline Number round(Number x) { return apply(Scalar::kRound, {x}); }
-inline Number rsqrt(Number x) { return apply(Scalar::kRsqrt, {x}); }
-inline Number sigmoid(Number x) { return apply(Scalar::kSigmoid, {x}); }
-inline Number sqrt(Number x) { return apply(Scalar::kSqrt, {x}); }
-inline Number square(Number x) { return apply(Scalar::kSquare, {x}); }
-inline Number tanh(Number x) { return apply(Scalar::kTanh, {x}); }
-Number truncated(Number x);  // towards zero
-
 // The shape that numpy broadcasts these to. User error naming the call if they do not fit.
 Shape broadcast_shape(const OnnxCall& call, const std::vector<Shape>& shapes);
 // A formula of each element, with operands broadcast.
@@ -120,8 +80,6 @@ Tensor channels_first(Tensor x);
 
 // User error for an axis that does not exist.
 std::vector<bool> named_axes(const OnnxCall& call, const std::vector<int64_t>& axes, int rank);
-// All axes, with the named ones last.
-std::vector<int> named_axes_last(const std::vector<bool>& named);
 // Calls `visit` with the index of each element, in order.
 void each_index(const Shape& shape, const std::function<void(const std::vector<int64_t>& index)>& visit);
 
@@ -129,13 +87,11 @@ void each_index(const Shape& shape, const std::function<void(const std::vector<i
 Tensor fold_last(Tensor x, const std::function<Tensor(Tensor, Tensor)>& join_two);
 Tensor maximum(Tensor a, Tensor b);
 Tensor minimum(Tensor a, Tensor b);
-Tensor sum_last(Tensor x);
 Tensor mean_last(Tensor x);
 }  // namespace linnet::compose
 
 namespace linnet {
 using compose::elementwise;
-using compose::Number;
 
 using OnnxOperatorRows = std::vector<OnnxOperatorRow>;
 

@@ -29,7 +29,7 @@ TracedValue chosen(
     both.fail("it gives ", both.shape(1).text(), " or ", both.shape(2).text(), ", and which of them is computed");
   const DType dtype = traced_dtype(both.element(1));
   const Tensor result = compose::elementwise(both, {reshape(both.tensor(0, dtype), {}), both.tensor(1), both.tensor(2)},
-      [](compose::Number condition, compose::Number yes, compose::Number no) { return select(condition, yes, no); });
+      [](Number condition, Number yes, Number no) { return select(condition, yes, no); });
   return {.element = both.element(1), .tensor = result};
 }
 }  // namespace

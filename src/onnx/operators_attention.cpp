@@ -77,7 +77,7 @@ Tensor masked_softmax(OnnxCall& call, Tensor scores) {
   const Tensor most = compose::fold_last(scores, compose::maximum);
   const Tensor weights = elementwise(call, {scores, most},
       [](Number score, Number most) { return exp(score - select(equal(most, kNever), 0, most)); });
-  return elementwise(call, {weights, compose::sum_last(weights)},
+  return elementwise(call, {weights, sum_last(weights)},
       [](Number weight, Number sum) { return weight / select(equal(sum, 0), 1, sum); });
 }
 
@@ -231,7 +231,7 @@ void rotary_embedding(OnnxCall& call) {
   const Tensor imaginary = interleaved ? compose::every(first, 3, 1, 2, half) : slice(first, 3, half, half);
   const auto turn = [&](Tensor a, Tensor b, Scalar join) {  // a cos +- b sin
     return elementwise(call, {a, b, cosines, sines}, [=](Number a, Number b, Number cosine, Number sine) {
-      return compose::apply(join, {a * cosine, b * sine});
+      return formula::apply(join, {a * cosine, b * sine});
     });
   };
   const Tensor new_real = turn(real, imaginary, Scalar::kSub), new_imaginary = turn(imaginary, real, Scalar::kAdd);

@@ -15,9 +15,9 @@
 
 namespace linnet {
 namespace {
-using compose::apply;
 using compose::binary;
 using compose::unary;
+using formula::apply;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -161,7 +161,7 @@ Number is_infinite(Number x, const OnnxCall& call) {
 void where(OnnxCall& call) {
   const OnnxElement element = call.element(1);
   const Tensor condition = call.tensor(0, traced_dtype(element));
-  call.set(0, elementwise(call, {condition, call.tensor(1), call.tensor(2)}, compose::select), element);
+  call.set(0, elementwise(call, {condition, call.tensor(1), call.tensor(2)}, formula::select), element);
 }
 
 Number clipped(Number x, const OnnxCall& call) {
@@ -209,7 +209,7 @@ void cast_to(OnnxCall& call, OnnxElement to) {
     x = elementwise(call, {x}, [](Number x) { return !equal(x, 0); });
   } else if (is_whole(to)) {
     x = cast(x, DType::kF64);
-    if (is_float(from)) x = elementwise(call, {x}, compose::truncated);
+    if (is_float(from)) x = elementwise(call, {x}, formula::truncated);
     x = wrapped(call, x, to);
   } else if ((to == OnnxElement::kFloat16 || to == OnnxElement::kBFloat16) && from != to) {
     if (!call.is_known(0)) return call.set(0, x, to);  // computed in 32 bits
@@ -266,7 +266,7 @@ OnnxOperatorRows elementwise_operators() {
       {"Div", binary(quotient)},
       {"Dropout", dropout_operator, "as the identity, but in training mode while the network is trained"},
       {"Elu", unary([](Number x, Call c) { return exponential(x, 1, c.real("alpha", 1), 1); })},
-      {"Equal", comparison(compose::equal)},
+      {"Equal", comparison(formula::equal)},
       {"Gelu",
           [](OnnxCall& call) {
             call.set(call.text("approximate", "none") == "tanh" ? gelu_tanh(call.tensor(0)) : gelu(call.tensor(0)));
@@ -303,7 +303,7 @@ OnnxOperatorRows elementwise_operators() {
       {"Sub", arithmetic(Scalar::kSub)},
       {"Sum", of_all(Scalar::kAdd)},
       {"Swish", unary([](Number x, Call c) { return x * sigmoid(x * c.real("alpha", 1)); })},
-      {"Tan", unary([](Number x) { return apply(Scalar::kSin, {x}) / apply(Scalar::kCos, {x}); })},
+      {"Tan", unary([](Number x) { return sin(x) / cos(x); })},
       {"ThresholdedRelu", unary([](Number x, Call c) { return select(x > c.real("alpha", 1), x, 0); })},
       {"Where", where},
       {"Xor", comparison([](Number a, Number b) { return !equal(a, b); })},

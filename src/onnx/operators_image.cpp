@@ -446,7 +446,7 @@ void resize(OnnxCall& call) {
     }
     x = compose::axis_from_end(y, axis);
   }
-  if (is_whole(call.element())) x = elementwise(call, {x}, compose::truncated);
+  if (is_whole(call.element())) x = elementwise(call, {x}, formula::truncated);
   call.set(x);
 }
 }  // namespace

@@ -136,7 +136,7 @@ void scatter_rows(
     }
     const Tensor mask = call.values({rows, 1}, has, y.type().dtype);
     y = elementwise(call, {y, compose::take(both, 0, from), mask}, [&](Number y, Number update, Number has) {
-      return select(has, compose::apply(*how->second, {y, update}), y);
+      return select(has, formula::apply(*how->second, {y, update}), y);
     });
   }
   call.set(reshape(y, result));

@@ -55,15 +55,13 @@ void gemm_operator(OnnxCall& call) {
 void einsum(OnnxCall& call) {
   const std::string equation = call.text("equation", "");
   const std::vector<Tensor> operands = mapped(call.operands(), [&](size_t i) { return call.tensor(i); });
-  const auto sum = [](Tensor x, const std::vector<int>& axes) {
-    std::vector<bool> gone(x.shape().rank());
-    for (const int axis : axes) gone[axis] = true;
+  const auto sum = [&](Tensor x, const std::vector<int>& axes) {
+    const std::vector<bool> gone = compose::named_axes(call, {axes.begin(), axes.end()}, x.shape().rank());
     Shape kept;
     for (int axis = 0; axis < x.shape().rank(); ++axis)
       if (!gone[axis]) kept.push_back(x.dim(axis));
     const int64_t rows = kept.elements(), size = x.shape().elements() / rows;
-    return reshape(
-        compose::sum_last(reshape(compose::move_axes(x, compose::named_axes_last(gone)), {rows, size})), kept);
+    return reshape(sum_last(reshape(compose::move_axes(x, named_axes_last(gone)), {rows, size})), kept);
   };
   const auto fail = [&](const std::string& problem) { call.fail("\"", equation, "\": ", problem); };
   call.set(Einsum(equation, operands, {compose::move_axes, sum, fail}, SourceLine::current()).compute());
@@ -81,7 +79,7 @@ Tensor reduce_last(OnnxCall& call, Tensor x, Kind kind) {
   if (kind == Kind::kProduct)
     return compose::fold_last(x, [](Tensor a, Tensor b) { return a.id == b.id ? square(a) : a * b; });
   if (kind == Kind::kLogSumExp) return log_sum_exp_last(x);
-  const Tensor sum = compose::sum_last(x);
+  const Tensor sum = sum_last(x);
   if (kind == Kind::kL2) return elementwise(call, {sum}, [](Number x) { return sqrt(x); });
   if (kind == Kind::kLogSum) return elementwise(call, {sum}, [](Number x) { return log(x); });
   return sum;
@@ -131,10 +129,10 @@ void reduce(OnnxCall& call, Kind kind) {
   const auto axis = static_cast<int>(std::ranges::find(gone, true) - gone.begin());
   if (kind == Kind::kSum && std::ranges::count(gone, true) == 1 && axis + 1 < shape.rank() && shape[axis] <= kFew)
     return call.set(compose::reshaped(sum_of_slices(call, call.tensor(0), axis), result));
-  const Tensor rows = reshape(compose::move_axes(call.tensor(0), compose::named_axes_last(gone)),
+  const Tensor rows = reshape(compose::move_axes(call.tensor(0), named_axes_last(gone)),
       {result.elements(), shape.elements() / result.elements()});
   Tensor y = reshape(reduce_last(call, rows, kind), result);
-  if (is_whole(call.element())) y = elementwise(call, {y}, compose::truncated);
+  if (is_whole(call.element())) y = elementwise(call, {y}, formula::truncated);
   call.set(y);
 }
 
@@ -157,7 +155,7 @@ void hardmax(OnnxCall& call) {
     const Tensor candidate = elementwise(call, {x, most, locations}, [=](Number x, Number most, Number location) {
       return select(equal(x, most), location, static_cast<double>(size));
     });
-    return elementwise(call, {candidate, compose::fold_last(candidate, compose::minimum)}, compose::equal);
+    return elementwise(call, {candidate, compose::fold_last(candidate, compose::minimum)}, formula::equal);
   });
 }
 
@@ -198,7 +196,7 @@ Tensor likelihood_loss(OnnxCall& call, Tensor log_probabilities, Tensor targets,
   // A weight of 0 hides a class of probability 0.
   const Tensor weighted = elementwise(call, {weights, reshape(log_probabilities, {rows, classes})},
       [](Number weight, Number x) { return select(equal(weight, 0), 0, -(weight * x)); });
-  const Tensor losses = compose::sum_last(weighted);  // [rows, 1]
+  const Tensor losses = sum_last(weighted);  // [rows, 1]
   const std::string reduction = call.text("reduction", "mean");
   if (reduction == "none") return reshape(losses, shape);
   const Tensor sum = sum_to(reshape(losses, {rows}), {});
@@ -225,8 +223,8 @@ void softmax_cross_entropy_loss(OnnxCall& call) {
   const Tensor scores = compose::axis_to_end(call.tensor(0), 1);
   const Tensor most = compose::fold_last(scores, compose::maximum);
   const Tensor centered = elementwise(call, {scores, most}, [](Number x, Number most) { return x - most; });
-  const Tensor log_probabilities = elementwise(
-      call, {centered, compose::sum_last(exp(centered))}, [](Number x, Number sum) { return x - log(sum); });
+  const Tensor log_probabilities =
+      elementwise(call, {centered, sum_last(exp(centered))}, [](Number x, Number sum) { return x - log(sum); });
   call.set(likelihood_loss(call, log_probabilities, call.tensor(1, DType::kF64), call.shape(1)));
   if (call.is_wanted(1)) call.set(1, compose::axis_from_end(log_probabilities, 1), call.element());
 }

@@ -119,7 +119,7 @@ void rms_normalization(OnnxCall& call) {
 void mean_variance_normalization(OnnxCall& call) {
   const Shape s = call.shape();
   const std::vector<bool> gone = compose::named_axes(call, call.list("axes", {0, 2, 3}), s.rank());
-  const std::vector<int> order = compose::named_axes_last(gone);
+  const std::vector<int> order = named_axes_last(gone);
   int64_t rows = 1;
   for (int axis = 0; axis < s.rank(); ++axis) rows *= gone[axis] ? 1 : s[axis];
   if (s.elements() == 0) return call.set(call.tensor(0));
@@ -133,7 +133,7 @@ void lp_normalization(OnnxCall& call) {
   const bool squares = call.integer("p", 2) == 2;
   const Tensor x = compose::axis_to_end(call.tensor(0), axis);
   const Tensor sizes = elementwise(call, {x}, [=](Number x) { return squares ? square(x) : abs(x); });
-  const Tensor y = elementwise(call, {x, compose::sum_last(sizes)}, [=](Number x, Number sum) {
+  const Tensor y = elementwise(call, {x, sum_last(sizes)}, [=](Number x, Number sum) {
     const Number norm = squares ? sqrt(sum) : sum;
     return select(equal(norm, 0), 0, x / norm);
   });
@@ -218,7 +218,7 @@ void embed_layer_normalization(OnnxCall& call) {
   call.set(
       0, normalized(sum, call.tensor(kWeight), call.tensor(kBias), call.real("epsilon", 1e-12)), OnnxElement::kFloat);
   if (call.is_wanted(1)) {
-    const Tensor lengths = call.has(kMask) ? reshape(compose::sum_last(call.tensor(kMask, DType::kF32)), {ids[0]})
+    const Tensor lengths = call.has(kMask) ? reshape(sum_last(call.tensor(kMask, DType::kF32)), {ids[0]})
                                            : call.uniform(0, {ids[0]}, DType::kF32);
     call.set(1, lengths, OnnxElement::kInt32);
   }
@@ -234,7 +234,7 @@ void fused_matmul(OnnxCall& call) {
   bool trans_a = call.flag("transA");
   Tensor left = a;
   if (trans_a && b.shape().rank() == 2 && a.shape().rank() > 2) {  // one product of all rows
-    std::vector<int> order = compose::named_axes_last(std::vector<bool>(a.shape().rank()));
+    std::vector<int> order = named_axes_last(std::vector<bool>(a.shape().rank()));
     std::swap(order[order.size() - 1], order[order.size() - 2]);
     left = compose::move_axes(a, order), trans_a = false;
   }

@@ -222,7 +222,7 @@ std::optional<Tensor> convolution_of_bytes(OnnxCall& call, const TracedValue& w)
   const Tensor sums = conv_of(call, x, w);
   Shape image = x.shape();
   image.set(0, 1), image.set(1, 1);
-  const Tensor channel_sums = compose::axis_from_end(compose::sum_last(compose::axis_to_end(w.tensor, 1)), 1);
+  const Tensor channel_sums = compose::axis_from_end(sum_last(compose::axis_to_end(w.tensor, 1)), 1);
   const Tensor weights = conv_of(call, {.tensor = call.uniform(1, image, DType::kF32)}, {.tensor = channel_sums});
   return less_rest(call, sums, reshape(call.tensor(2, DType::kF32), {}), weights, middle);
 }
@@ -294,7 +294,7 @@ Tensor qgemm(OnnxCall& call) {
 // Operands: a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point.
 template <Scalar function> Tensor of_two(OnnxCall& call) {
   return elementwise(call, {floats_of(call, 0, 0).tensor, floats_of(call, 3, 0).tensor}, [](Number a, Number b) {
-    return compose::apply(function, {a, b});
+    return formula::apply(function, {a, b});
   });
 }
 

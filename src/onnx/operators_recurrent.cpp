@@ -21,7 +21,7 @@ struct ActivationRow {
 };
 constexpr ActivationRow kActivations[] = {{"sigmoid", [](Number x, double, double) { return sigmoid(x); }},
     {"tanh", [](Number x, double, double) { return tanh(x); }},
-    {"relu", [](Number x, double, double) { return compose::apply(Scalar::kRelu, {x}); }},
+    {"relu", [](Number x, double, double) { return relu(x); }},
     {"affine", [](Number x, double alpha, double beta) { return x * alpha + beta; }, 1, 0},
     {"scaledtanh", [](Number x, double alpha, double beta) { return tanh(x * beta) * alpha; }, 1, 1},
     {"softsign", [](Number x, double, double) { return x / (1 + abs(x)); }},

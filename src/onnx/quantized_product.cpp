@@ -120,7 +120,7 @@ Tensor product_of(OnnxCall& call, Tensor x, const Weight& weight, StaticRounding
   const PackedOperand w = pack(call, weight, rounding);
   const Tensor rounded = round_activations(x, rounding);
   const Tensor y = matmul(rounded, dequantize(w.data, w.shape), false, true);
-  return weight.rest == 0 ? y : without_rest(call, y, compose::sum_last(rounded), weight.scales, weight.rest);
+  return weight.rest == 0 ? y : without_rest(call, y, sum_last(rounded), weight.scales, weight.rest);
 }
 
 // One more filter, which sums the patch.

@@ -4,7 +4,7 @@
 #include "base/text.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/pointwise/formula.h"
 #include "engine/ops/reduce/reduce.h"
 
 namespace linnet {
@@ -21,15 +21,9 @@ Tensor mask_of(Tensor lengths, int64_t length) {
   const Shape shape{lengths.dim(0), length};
   const Tensor positions = broadcast_to(literal(graph, {DType::kF32, {length}}, numbers.data()), shape);
   const Tensor ends = reshape(cast(lengths, DType::kF32), {lengths.dim(0), 1});
-  ExpressionBuilder e;
-  const auto is_within = e.apply(Scalar::kGreater, e.input(1), e.input(0));
-  return pointwise(e.finish(is_within), std::array{positions, ends}, SourceLine::current());
-}
-
-Tensor positions_of(Tensor tokens) {
-  const int64_t batch = tokens.dim(0), length = tokens.dim(1);
-  const std::vector<int32_t> numbers = mapped<int32_t>(batch * length, [&](int64_t i) { return i % length; });
-  return literal(*tokens.graph, {DType::kI32, {batch, length}}, numbers.data());
+  FormulaBuilder f;
+  const Number position = f[0], end = f[1];
+  return f.finish(end > position, std::array{positions, ends});
 }
 
 Tensor mean_state(Tensor states, Tensor mask) {
@@ -166,7 +160,7 @@ std::map<std::string, Tensor> OnnxTextModel::inputs_of(Tensor tokens, Tensor len
   for (const OnnxValueInfo& input : network_->inputs()) {
     if (input.name == kTokens) inputs[kTokens] = tokens;
     if (input.name == kTokenMask) inputs[kTokenMask] = mask_of(lengths, tokens.dim(1));
-    if (input.name == kPositions) inputs[kPositions] = positions_of(tokens);
+    if (input.name == kPositions) inputs[kPositions] = counted_positions(tokens);
     if (input.name == kTypes) inputs[kTypes] = types.defined() ? types : fill(*tokens.graph, tokens.type(), 0);
   }
   return inputs;

@@ -11,12 +11,6 @@
 #include "training/trainer/checkpoint.h"
 
 namespace linnet {
-Tensor counted_positions(Tensor tokens) {
-  const Shape shape = tokens.shape();
-  const std::vector<int32_t> positions = mapped<int32_t>(shape.elements(), [&](int64_t i) { return i % shape[-1]; });
-  return literal(*tokens.graph, {DType::kI32, shape}, positions.data());
-}
-
 namespace {
 // Adapts a program's decoder to the engine.
 struct DecoderModel : CausalModel {

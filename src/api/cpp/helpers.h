@@ -7,9 +7,6 @@
 namespace linnet {
 Tensor zeros(Tensor like, const Shape& shape);  // with the element type of `like`
 
-// 0, 1, ... along the last axis: i32 of the shape of `tokens`.
-Tensor counted_positions(Tensor tokens);
-
 std::string types_text(const InputTypes& types);  // "x f32[4, 2], y f32[4, 1]"
 // Whether losses ignore the negative elements of an input of this name, so that -1 marks what does not count.
 bool is_label(const std::string& name, DType dtype);

@@ -28,9 +28,8 @@ int64_t first_axis(const TensorType& type) { return type.shape.rank() > 0 ? type
 // Equal types, except for at most as many rows.
 bool is_part(const TensorType& part, const TensorType& whole) {
   if (part.dtype != whole.dtype || part.shape.rank() != whole.shape.rank() || part.shape.rank() == 0) return false;
-  for (int axis = 1; axis < part.shape.rank(); ++axis)
-    if (part.shape[axis] != whole.shape[axis]) return false;
-  return part.shape[0] <= whole.shape[0] && part.shape[0] >= 1;
+  const int64_t rows = part.shape[0], most = whole.shape[0];
+  return with_size(part.shape, 0, most) == whole.shape && rows <= most && rows >= 1;
 }
 
 void check_lengths(const std::string& name, int64_t most, std::span<const int32_t> lengths) {

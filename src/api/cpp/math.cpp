@@ -8,7 +8,7 @@
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/pointwise/formula.h"
 #include "engine/ops/pool/pool.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/passes/passes.h"
@@ -53,19 +53,13 @@ AxesLast axes_last(At x, const std::vector<int>& axes, const char* op) {
     reduced[from_start] = true;
     moved.kept.set(axis, 1);
   }
-  std::vector<int> order;
-  for (const bool last : {false, true})
-    for (int axis = 0; axis < shape.rank(); ++axis)
-      if (reduced[axis] == last) {
-        order.push_back(axis);
-        if (!last) moved.without.push_back(shape[axis]);
-      }
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    if (!reduced[axis]) moved.without.push_back(shape[axis]);
+  const std::vector<int> order = named_axes_last(reduced);
   if (!std::ranges::is_sorted(order)) moved.x = permute(x, order);
   moved.x = reshape(At(moved.x, x.where), {moved.without.elements(), count});
   return moved;
 }
-
-Tensor sum_last(At x) { return sum_to(x, with_size(x.value.shape(), -1, 1)); }
 
 // Moves `axis` of x to the end, applies `function`, and moves it back.
 template <class Function> Tensor along(At x, int axis, const char* op, const Function& function) {
@@ -146,27 +140,22 @@ Tensor where(At condition, Tensor a, Tensor b) { return apply_scalar(Scalar::kSe
 
 Tensor clamp(At x, double low, double high) {
   if (!(low <= high)) fail_user(x.where, ": clamp: the lower bound ", low, " is not at most the upper bound ", high);
-  ExpressionBuilder e;
-  const auto bounded = e.apply(Scalar::kMax, e.input(0), e.constant(low));
-  return pointwise(e.finish(e.apply(Scalar::kMin, bounded, e.constant(high))), std::array{x.value}, x.where);
+  FormulaBuilder f;
+  const Number least = f.constant(low), bounded = max(f[0], least);
+  return f.finish(min(bounded, high), std::array{x.value}, x.where);
 }
 
 Tensor leaky_relu(At x, double slope) {
-  ExpressionBuilder e;
-  const auto v = e.input(0);
-  const auto below = e.apply(Scalar::kMul, v, e.constant(slope));
-  const auto is_above = e.apply(Scalar::kGreater, v, e.constant(0));
-  return pointwise(e.finish(e.apply(Scalar::kSelect, is_above, v, below)), std::array{x.value}, x.where);
+  FormulaBuilder f;
+  const Number v = f[0], below = v * slope;
+  return f.finish(select(v > 0, v, below), std::array{x.value}, x.where);
 }
 
 // Avoids exp of positive values, which may be infinite with a NaN gradient.
 Tensor elu(At x, double alpha) {
-  ExpressionBuilder e;
-  const auto v = e.input(0), zero = e.constant(0);
-  const auto grown = e.apply(Scalar::kSub, e.apply(Scalar::kExp, e.apply(Scalar::kMin, v, zero)), e.constant(1));
-  const auto below = e.apply(Scalar::kMul, grown, e.constant(alpha));
-  return pointwise(
-      e.finish(e.apply(Scalar::kSelect, e.apply(Scalar::kGreater, v, zero), v, below)), std::array{x.value}, x.where);
+  FormulaBuilder f;
+  const Number v = f[0], zero = f.constant(0), one = f.constant(1), below = (exp(min(v, zero)) - one) * alpha;
+  return f.finish(select(v > zero, v, below), std::array{x.value}, x.where);
 }
 
 Tensor selu(At x) { return At(elu(x, 1.6732632423543772), x.where) * 1.0507009873554805; }
@@ -174,10 +163,9 @@ Tensor selu(At x) { return At(elu(x, 1.6732632423543772), x.where) * 1.050700987
 // With c = min(|d|, delta): c (|d| - c / 2).
 Tensor huber(At a, Tensor b, double delta) {
   const At size(abs(At(a - b, a.where)), a.where);
-  ExpressionBuilder e;
-  const auto d = e.input(0), c = e.apply(Scalar::kMin, d, e.constant(delta));
-  const auto rest = e.apply(Scalar::kSub, d, e.apply(Scalar::kMul, c, e.constant(0.5)));
-  return pointwise(e.finish(e.apply(Scalar::kMul, c, rest)), std::array{size.value}, a.where);
+  FormulaBuilder f;
+  const Number d = f[0], c = min(d, delta);
+  return f.finish(c * (d - c * 0.5), std::array{size.value}, a.where);
 }
 
 Tensor less(At a, Tensor b) { return greater(At(b, a.where), a.value); }
@@ -328,8 +316,7 @@ Tensor scatter_add(At values, Tensor ids, int64_t rows) {
   if (rows < 1 || ids.type().dtype != DType::kI32 || values.value.shape() != expected)
     fail_shape(values, "scatter_add: values ", values.value.type(), ", ids ", ids.type(), " and ", rows,
         " rows, expected [..., D], i32 [...] and at least 1");
-  return graph_of(values)->add_one(
-      kEmbeddingGrad, std::array{values.value, ids}, EmbeddingGradAttrs{.vocab_size = rows}, values.where);
+  return op_result(kEmbeddingGrad, values, {ids}, EmbeddingGradAttrs{.vocab_size = rows});
 }
 
 Tensor arange(int64_t count, DType dtype, SourceLine where) {
@@ -365,15 +352,7 @@ Tensor pad(At x, int axis, int64_t before, int64_t after, double value) {
   checked_size(x, axis, "pad");
   if (before < 0 || after < 0)
     fail_shape(x, "pad: by ", before, " and ", after, " elements, which must not be negative");
-  std::vector<Tensor> parts;
-  const auto fill_with = [&](int64_t count) {
-    const TensorType type{x.value.type().dtype, with_size(x.value.shape(), axis, count)};
-    if (count > 0) parts.push_back(fill(*graph_of(x), type, value, x.where));
-  };
-  fill_with(before);
-  parts.push_back(x.value);
-  fill_with(after);
-  return joined(parts, axis, x.where);
+  return padded(x, axis, before, after, value);
 }
 
 Tensor upsample(At x, int64_t factor) {

@@ -9,7 +9,7 @@
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/pointwise/formula.h"
 #include "engine/ops/pool/pool.h"
 #include "engine/ops/recurrent/recurrent.h"
 #include "linnet/attention.h"
@@ -155,11 +155,10 @@ Tensor random_uniform(const Shape& shape, double low, double high, SourceLine wh
 // Box & Muller 1958.
 Tensor random_normal(const Shape& shape, SourceLine where) {
   const std::array drawn{draw(shape, where), draw(shape, where)};
-  ExpressionBuilder e;
-  const auto rest = e.apply(Scalar::kSub, e.constant(1), e.input(0));  // never 0, whose logarithm is infinite
-  const auto radius = e.apply(Scalar::kSqrt, e.apply(Scalar::kMul, e.constant(-2), e.apply(Scalar::kLog, rest)));
-  const auto angle = e.apply(Scalar::kMul, e.constant(2 * std::numbers::pi), e.input(1));
-  return pointwise(e.finish(e.apply(Scalar::kMul, radius, e.apply(Scalar::kCos, angle))), drawn, where);
+  FormulaBuilder f;
+  const Number rest = 1 - f[0];  // never 0, whose logarithm is infinite
+  const Number radius = sqrt(-2 * log(rest)), angle = 2 * std::numbers::pi * f[1];
+  return f.finish(radius * cos(angle), drawn, where);
 }
 
 GroupNorm::GroupNorm(Module* parent, std::string name, int64_t groups, int64_t channels, double epsilon)

@@ -12,9 +12,9 @@
 #include <array>
 #include <cmath>
 #include <map>
-#include "api/cpp/helpers.h"
 #include "api/python/tree.h"
 #include "base/fail.h"
+#include "engine/ops/movement/movement.h"
 
 namespace linnet::python {
 namespace {

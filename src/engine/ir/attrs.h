@@ -47,6 +47,7 @@ class FieldVisitor {
   void operator()(const char* name, Shape& value) { member(name, value.sizes()); }
   void operator()(const char* name, std::vector<int64_t>& value) { member(name, std::span<const int64_t>(value)); }
   void operator()(const char* name, std::vector<float>& value) { member(name, std::span<const float>(value)); }
+  void operator()(const char* name, std::vector<double>& value) { member(name, std::span<const double>(value)); }
   void operator()(const char* name, std::vector<int>& value);
   void operator()(const char* name, TensorType& value);
 
@@ -66,7 +67,8 @@ class FieldVisitor {
   }
 
  protected:
-  using Value = std::variant<int64_t, uint64_t, double, float, std::span<const int64_t>, std::span<const float>>;
+  using Value = std::variant<int64_t, uint64_t, double, float, std::span<const int64_t>, std::span<const float>,
+      std::span<const double>>;
   virtual void member(const char* name, const Value& value) = 0;
   // `index` must be within the names.
   virtual void enumeration(const char* name, int64_t index, std::span<const char* const> names) = 0;

@@ -10,7 +10,7 @@
 #include "engine/kernels/random/philox.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/matmul/matmul.h"
-#include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/pointwise/formula.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"
 
@@ -31,16 +31,15 @@ TracedActivation trace(GemmActivation kind, Tensor (*function)(At), bool with_gr
 }
 
 Expression hard_swish_expression() {
-  ExpressionBuilder b;
-  const auto x = b.input(0), line = b.apply(Scalar::kMul, x, b.constant(1.0 / 6));
-  const auto ramp = b.apply(Scalar::kMin, b.constant(1), b.apply(Scalar::kAdd, line, b.constant(0.5)));
-  return b.finish(b.apply(Scalar::kMul, x, b.apply(Scalar::kMax, b.constant(0), ramp)));
+  FormulaBuilder f;
+  const Number x = f[0];
+  return f.finish(x * max(0, min(1, x * (1.0 / 6) + 0.5)));
 }
 
 Expression relu6_expression() {
-  ExpressionBuilder b;
-  const auto x = b.apply(Scalar::kMax, b.input(0), b.constant(0));
-  return b.finish(b.apply(Scalar::kMin, x, b.constant(6)));
+  FormulaBuilder f;
+  const Number zero = f.constant(0), above = max(f[0], zero);
+  return f.finish(min(above, 6));
 }
 
 // The product moves to the last node fused into it, where the other operand has been computed.

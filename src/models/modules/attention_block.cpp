@@ -52,8 +52,7 @@ Tensor memory_state(const CrossAttention& attention, Graph& graph, DType dtype, 
 // [N, T, 2 T - 1] -> [N, T, T]: element (i, j) is (i, j - i + T - 1).
 Tensor by_distance(Tensor x) {
   const int64_t batch = x.dim(0), length = x.dim(1);
-  const Tensor column = fill(*x.graph, {x.type().dtype, {batch, length, 1}}, 0);
-  const Tensor flat = reshape(concat(x, std::array{column}, 2), {batch, 2 * length * length});
+  const Tensor flat = reshape(padded(x, 2, 0, 1), {batch, 2 * length * length});
   const Tensor shifted = slice(flat, 1, length - 1, length * (2 * length - 1));
   return slice(reshape(shifted, {batch, length, 2 * length - 1}), 2, 0, length);
 }

@@ -1,7 +1,7 @@
 #include "models/nn/trace.h"
 #include "base/fail.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/pointwise/formula.h"
 #include "engine/ops/quantized/quantized.h"
 #include "models/nn/parameter_layout.h"
 
@@ -75,11 +75,9 @@ void Trace::update_buffer(const ParameterSpec& spec, Tensor next) {
     fail_user("buffer ", spec.name, " has the shape ", spec.shape.text(), ", its update ", next.shape().text());
   // What would not be finite stays as it was, as parameters do.
   // One node, as a value with several readers would be rounded to bf16 where activations are.
-  ExpressionBuilder e;
-  const auto value = e.input(0),
-             is_finite = e.apply(Scalar::kEqual, e.apply(Scalar::kSub, value, value), e.constant(0));
-  next_buffers_[spec.name] = pointwise(e.finish(e.apply(Scalar::kSelect, is_finite, value, e.input(1))),
-      std::array{next, parameter(spec)}, SourceLine::current());
+  FormulaBuilder f;
+  const Number value = f[0], zero = f.constant(0), is_finite = equal(value - value, zero), old = f[1];
+  next_buffers_[spec.name] = f.finish(select(is_finite, value, old), std::array{next, parameter(spec)});
 }
 
 void Trace::finish_buffers() {

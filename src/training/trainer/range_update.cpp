@@ -2,7 +2,7 @@
 #include "base/fail.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/pointwise/formula.h"
 #include "engine/ops/quantized/quantized.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/plan/store.h"
@@ -83,71 +83,62 @@ constexpr int kIterations = 5;
 constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;
 constexpr double kLeastSquare = 1e-30;
 
-using Ref = ExpressionBuilder::Ref;
-
-template <class... Tensors> Tensor computed(ExpressionBuilder& e, Ref result, const Tensors&... operands) {
-  return pointwise(e.finish(result), std::array{operands...}, SourceLine::current());
-}
-
-Ref times(ExpressionBuilder& e, Ref a, Ref b) { return e.apply(Scalar::kMul, a, b); }
-
 // from + (to - from) * share.
-Ref moved_towards(ExpressionBuilder& e, Ref from, Ref to, Ref share) {
-  return e.apply(Scalar::kAdd, from, times(e, e.apply(Scalar::kSub, to, from), share));
-}
+Number moved_towards(Number from, Number to, Number share) { return from + (to - from) * share; }
 
 // Operand 0, unchanged, unless operand 3 says that the step is finite.
-Ref if_finite(ExpressionBuilder& e, Ref next) { return e.apply(Scalar::kSelect, e.input(3), next, e.input(0)); }
+Number if_finite(FormulaBuilder& f, Number next) {
+  const Number old = f[0], is_finite = f[3];
+  return select(is_finite, next, old);
+}
 
 // m + (1 - momentum) (g - m), where operand 0 is m, 1 the gradient and 2 its factor.
-Ref next_momentum(ExpressionBuilder& e, double momentum) {
-  return moved_towards(e, e.input(0), times(e, e.input(1), e.input(2)), e.constant(1 - momentum));
+Number next_momentum(FormulaBuilder& f, double momentum) {
+  const Number share = f.constant(1 - momentum), factor = f[2], g = f[1] * factor;
+  return moved_towards(f[0], g, share);
 }
 
 Tensor direction(const Tensor& m, const Tensor& gradient, const UpdateFactors& factors, double momentum) {
-  ExpressionBuilder e;
-  const Ref next = next_momentum(e, momentum), g = times(e, e.input(1), e.input(2));
-  const Ref sum = e.apply(Scalar::kAdd, times(e, g, e.constant(1 - momentum)), times(e, next, e.constant(momentum)));
-  return computed(e, sum, m, gradient, factors.scale);
+  FormulaBuilder f;
+  const Number next = next_momentum(f, momentum), factor = f[2], g = f[1] * factor, kept = next * momentum;
+  return f.finish(g * (1 - momentum) + kept, std::array{m, gradient, factors.scale});
 }
 
 Tensor updated_momentum(const Tensor& m, const Tensor& gradient, const UpdateFactors& factors, double momentum) {
-  ExpressionBuilder e;
-  return computed(e, if_finite(e, next_momentum(e, momentum)), m, gradient, factors.scale, factors.finite);
+  FormulaBuilder f;
+  return f.finish(if_finite(f, next_momentum(f, momentum)), std::array{m, gradient, factors.scale, factors.finite});
 }
 
 // old + share (sum * factor - old), or old where the step is not finite.
 Tensor next_mean(
     const Tensor& old, const Tensor& sum, double factor, const Tensor& share, const UpdateFactors& factors) {
-  ExpressionBuilder e;
-  const Ref mean = factor == 1 ? e.input(1) : times(e, e.input(1), e.constant(factor));
-  return computed(e, if_finite(e, moved_towards(e, e.input(0), mean, e.input(2))), old, sum, share, factors.finite);
+  FormulaBuilder f;
+  const Number scale = f.constant(factor), mean = f[1] * scale, part = f[2];
+  return f.finish(if_finite(f, moved_towards(f[0], mean, part)), std::array{old, sum, share, factors.finite});
 }
 
 // parameters * (1 - rate * decay) - rate * length * direction, all of one shape but the learning rate, `rate` []. Gives
 // the parameters unchanged if the step is not finite.
 Tensor stepped(const Tensor& parameters, const Tensor& direction, const Tensor& rate, const UpdateFactors& factors,
     double length, double decay) {
-  ExpressionBuilder e;
-  const Ref p = e.input(0), r = e.input(2);
-  const Ref kept = e.apply(Scalar::kSub, e.constant(1), times(e, r, e.constant(decay)));
-  const Ref shrunk = decay == 0 ? p : times(e, p, kept);
-  const Ref step = times(e, times(e, r, e.constant(length)), e.input(1));
-  return computed(e, if_finite(e, e.apply(Scalar::kSub, shrunk, step)), parameters, direction, rate, factors.finite);
+  FormulaBuilder f;
+  const Number p = f[0], r = f[2], kept = 1 - r * decay, shrunk = decay == 0 ? p : p * kept;
+  const Number u = f[1], step = r * length * u;
+  return f.finish(if_finite(f, shrunk - step), std::array{parameters, direction, rate, factors.finite});
 }
 
 // step^-decay_power: the share of this step's squares in the second moment.
 Tensor fresh_share(const Tensor& control, double decay_power) {
-  ExpressionBuilder e;
-  const Ref share = e.apply(Scalar::kPow, e.input(0), e.constant(-decay_power));
-  return computed(e, share, reshape(slice(control, 0, 1, 1), {}));
+  FormulaBuilder f;
+  const Number exponent = f.constant(-decay_power);
+  return f.finish(pow(f[0], exponent), std::array{reshape(slice(control, 0, 1, 1), {})});
 }
 
 // (gradient * scale)^2 + 1e-30.
 Tensor squares_of(const Tensor& gradient, const Tensor& scale) {
-  ExpressionBuilder e;
-  const Ref squares = e.apply(Scalar::kSquare, times(e, e.input(0), e.input(1)));
-  return computed(e, e.apply(Scalar::kAdd, squares, e.constant(kLeastSquare)), gradient, scale);
+  FormulaBuilder f;
+  const Number factor = f[1];
+  return f.finish(square(f[0] * factor) + kLeastSquare, std::array{gradient, scale});
 }
 
 // gradient * scale / sqrt(v) where v = row * column / mean(row).
@@ -160,10 +151,10 @@ Tensor direction(const Tensor& gradient, const Tensor& row, const Tensor& column
 
 // Scales the direction to a root mean square of at most 1.
 Tensor clipped(const Tensor& u) {
-  ExpressionBuilder e;
-  const Ref mean = times(e, e.input(1), e.constant(1.0 / static_cast<double>(u.shape().elements())));
-  const Ref most = e.apply(Scalar::kMax, e.constant(1), e.apply(Scalar::kSqrt, mean));
-  return computed(e, e.apply(Scalar::kDiv, e.input(0), most), u, sum_to(square(u), {}));
+  FormulaBuilder f;
+  const Number share = f.constant(1.0 / static_cast<double>(u.shape().elements()));
+  const Number mean = f[1] * share, most = max(1, sqrt(mean));
+  return f.finish(f[0] / most, std::array{u, sum_to(square(u), {})});
 }
 
 // A flat tensor cut along `sizes` and updated piece by piece; empty without a tensor.

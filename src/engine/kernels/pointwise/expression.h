@@ -48,6 +48,10 @@ struct Instruction {
   int16_t a = -1, b = -1, c = -1;  // indices of earlier instructions; for kInput, a is the operand's number
   double constant = 0;
   bool operator==(const Instruction&) const = default;
+  // For a FieldVisitor (engine/ir/attrs.h), which kernels do not know.
+  template <class Visitor> void fields(Visitor& visit) {
+    visit("function", function), visit("a", a), visit("b", b), visit("c", c), visit("constant", constant);
+  }
 };
 
 struct Expression {

@@ -12,8 +12,6 @@
 
 namespace linnet {
 namespace {
-bool has_random(const AttentionAttrs& attrs) { return attrs.dropout > 0; }
-
 // Checks q, k and v, and the number of queries unless it is 0. Returns the text of their types.
 template <class T>
 std::string expect_heads(const InferArgs& args, const T& attrs, int64_t queries, std::string_view expected) {
@@ -83,8 +81,8 @@ Tensor by_heads(Tensor x, int64_t heads, int64_t repeat) {
   const Tensor apart = permute(reshape(x, {batch, length, heads, size}), {0, 2, 1, 3});
   if (repeat == 1) return apart;
   const Tensor ones = reshape(apart, {batch, heads, 1, length, size});
-  const std::vector<Tensor> rest(repeat - 1, ones);
-  return reshape(concat(ones, rest, 2), {batch, heads * repeat, length, size});
+  const std::vector<Tensor> repeated(repeat, ones);
+  return reshape(concat(repeated, 2), {batch, heads * repeat, length, size});
 }
 
 Tensor by_places(Tensor bias, int64_t queries, int64_t keys) {  // [..., H, Tq + Tk - 1] -> [..., H, Tq, Tk]
@@ -93,7 +91,7 @@ Tensor by_places(Tensor bias, int64_t queries, int64_t keys) {  // [..., H, Tq +
     const Tensor row = slice(bias, -1, queries - 1 - i, keys);
     return reshape(row, of_samples ? Shape{bias.dim(0), bias.dim(1), 1, keys} : Shape{bias.dim(0), 1, keys});
   });
-  return queries == 1 ? rows[0] : concat(rows[0], std::span(rows).subspan(1), of_samples ? 2 : 1);
+  return joined(rows, of_samples ? 2 : 1);
 }
 
 // [B, H, Tq, Tk]: scale * q k^T + bias, -inf for invisible keys. `in`: the operands of a node.
@@ -113,7 +111,7 @@ Tensor masked_scores(
 Tensor weighted_values(const AttentionAttrs& attrs, std::span<const Tensor> in, Tensor scores) {
   const Tensor v = by_heads(in[2], attrs.kv_heads, attrs.heads / attrs.kv_heads);
   Tensor p = softmax(scores);
-  if (has_random(attrs)) p = dropout(p, in.back(), attrs.dropout, attrs.dropout_site, DropoutLayout::kAttention);
+  if (attrs.dropout > 0) p = dropout(p, in.back(), attrs.dropout, attrs.dropout_site, DropoutLayout::kAttention);
   return reshape(permute(matmul(p, v), {0, 2, 1, 3}), in[0].shape());
 }
 
@@ -368,7 +366,7 @@ Tensor attention(At q, Tensor k, Tensor v, const AttentionOptions& options) {
   attrs.dropout_site = options.dropout_site;
   if (attrs.scale == 0) attrs.scale = usual_scale(q, attrs.heads);
   std::vector<Tensor> in = with_defined({q.value, k, v}, {options.lengths, options.starts, options.distance_bias});
-  if (has_random(attrs)) in.push_back(options.random);
+  if (attrs.dropout > 0) in.push_back(options.random);
   if (options.soft_cap > 0 || options.score_bias.defined())
     return weighted_values(attrs, in, masked_scores(attrs, in, options.soft_cap, options.score_bias));
   return graph_of(q)->add(kAttention, in, attrs, q.where)[0];

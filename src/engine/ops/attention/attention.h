@@ -17,8 +17,6 @@
 #include "engine/ops/kernel.h"
 
 namespace linnet {
-struct DecomposeArgs;  // engine/ir/op.h
-
 struct AttentionAttrs {
   int64_t heads = 0, kv_heads = 0;
   double scale = 0;

@@ -366,8 +366,7 @@ Tensor cut(At x, const Sharding& sharding, const TensorRank& rank) {
     const AxisPart own = part_of_axis(part, rank);
     return slice(x, sharding.axis, std::exchange(before, before + part) + own.first, own.count);
   });
-  if (pieces.size() == 1) return pieces[0];
-  return concat(pieces, sharding.axis, x.where);
+  return joined(pieces, sharding.axis, x.where);
 }
 
 Tensor stage_output(std::span<const Tensor> values, std::span<const Tensor> gradients, SourceLine where) {

@@ -181,11 +181,9 @@ std::vector<TensorType> infer_linear_cross_entropy_grad(const InferArgs& args) {
 // With p = dloss * (softmax(x) - (1 - s) * onehot(target) - s / V), 0 in skipped rows:
 //   dhidden = p weight,  dweight = p^T hidden,  dbias = sum of p's rows
 std::vector<Tensor> linear_cross_entropy_gradient(const GradientArgs& args) {
-  std::vector<Tensor> in(args.in.begin(), args.in.end());
-  in.push_back(args.out_grad[0]);
   auto attrs = args.attrs<LinearCrossEntropyAttrs>();
   attrs.weight_gradient = args.wanted[1] != 0;
-  const auto out = args.graph.add(kLinearCrossEntropyGrad, in, attrs, args.node.where);
+  const auto out = args.add(kLinearCrossEntropyGrad, with_more({args.in.begin(), args.in.end()}, args.out_grad), attrs);
   std::vector<Tensor> gradients{out[0], attrs.weight_gradient ? out[1] : Tensor{}, Tensor{}};
   if (attrs.bias) gradients.push_back(out.back());
   return gradients;

@@ -62,7 +62,7 @@ std::vector<Tensor> decompose_grouped_matmul(const DecomposeArgs& args) {
   const Tensor x = args.in[0], weights = args.in[1], choice = args.in[2];
   const int64_t rows = weights.dim(0) / attrs.groups, columns = weights.dim(1), count = choice.dim(0);
   std::vector<Tensor> repeated(count / x.dim(0), x);
-  const Tensor all = repeated.size() == 1 ? x : concat(repeated, 0);
+  const Tensor all = joined(repeated, 0);
   if (attrs.groups == 1) return {matmul(all, weights, false, attrs.transposed)};
   const Tensor chosen = embedding(reshape(weights, {attrs.groups, rows * columns}), choice);
   const Tensor product =

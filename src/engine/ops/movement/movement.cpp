@@ -26,8 +26,8 @@ std::vector<TensorType> infer_split(const InferArgs& args) {
     total += size;
     expect(size >= 0, "got a negative size");
   }
-  expect(total == shape[attrs.axis], "got ", shape, ", expected sizes ",
-      list_text(std::span<const int64_t>(attrs.sizes)), " to add up to axis ", attrs.axis);
+  expect(total == shape[attrs.axis], "got ", shape, ", expected sizes ", list_text(attrs.sizes), " to add up to axis ",
+      attrs.axis);
   return out;
 }
 
@@ -46,23 +46,18 @@ std::vector<TensorType> infer_concat(const InferArgs& args) {
   return {{out.dtype, with_size(out.shape, axis, total)}};
 }
 
-std::string order_text(const std::vector<int>& order) {
-  const std::vector<int64_t> axes(order.begin(), order.end());
-  return list_text(std::span<const int64_t>(axes));
-}
-
 std::vector<TensorType> infer_permute(const InferArgs& args) {
   const auto& order = args.attrs.as<PermuteAttrs>().order;
   const Shape& shape = args.in[0].shape;
   std::vector<bool> seen(shape.rank());
   Shape out;
   for (int axis : order) {
-    expect(axis >= 0 && axis < shape.rank() && !seen[axis], "got ", shape, ", ", order_text(order),
+    expect(axis >= 0 && axis < shape.rank() && !seen[axis], "got ", shape, ", ", list_text(order),
         " is no order of its axes");
     seen[axis] = true;
     out.push_back(shape[axis]);
   }
-  expect(out.rank() == shape.rank(), "got ", shape, ", ", order_text(order), " is no order of its axes");
+  expect(out.rank() == shape.rank(), "got ", shape, ", ", list_text(order), " is no order of its axes");
   return {{args.in[0].dtype, out}};
 }
 
@@ -417,12 +412,33 @@ Tensor joined(std::span<const Tensor> parts, int axis, SourceLine where) {
   return parts.size() == 1 ? parts[0] : concat(parts, axis, where);
 }
 
+Tensor padded(At x, int axis, int64_t before, int64_t after, double value) {
+  std::vector<Tensor> parts;
+  const auto add_filled = [&](int64_t size) {
+    if (size <= 0) return;
+    const TensorType type{x.value.type().dtype, with_size(x.value.shape(), axis, size)};
+    parts.push_back(fill(*graph_of(x), type, value, x.where));
+  };
+  add_filled(before);
+  parts.push_back(x.value);
+  add_filled(after);
+  return joined(parts, axis, x.where);
+}
+
 Tensor permute(At x, std::vector<int> order) { return op_result(kPermute, x, {}, PermuteAttrs{std::move(order)}); }
 
 std::vector<int> inverse_order(const std::vector<int>& order) {
   std::vector<int> inverse(order.size());
   for (size_t i = 0; i < order.size(); ++i) inverse[order[i]] = static_cast<int>(i);
   return inverse;
+}
+
+std::vector<int> named_axes_last(const std::vector<bool>& named) {
+  std::vector<int> order;
+  for (const bool last : {false, true})
+    for (size_t axis = 0; axis < named.size(); ++axis)
+      if (named[axis] == last) order.push_back(static_cast<int>(axis));
+  return order;
 }
 
 Tensor fill(Graph& graph, TensorType type, double value, SourceLine where) {
@@ -440,6 +456,12 @@ Tensor literal(Graph& graph, TensorType type, const std::vector<double>& values)
   if (type.dtype == DType::kF64) return literal(graph, type, values.data());
   const std::vector<float> floats(values.begin(), values.end());
   return literal(graph, type, floats.data());
+}
+
+Tensor counted_positions(Tensor tokens) {
+  const Shape shape = tokens.shape();
+  const std::vector<int32_t> positions = mapped<int32_t>(shape.elements(), [&](int64_t i) { return i % shape[-1]; });
+  return literal(*tokens.graph, {DType::kI32, shape}, positions.data());
 }
 
 Tensor cast(At x, DType dtype) {

@@ -64,14 +64,20 @@ Tensor concat(At first, std::span<const Tensor> rest, int axis);
 Tensor concat(std::span<const Tensor> parts, int axis, SourceLine where = SourceLine::current());  // at least one
 // concat(), or the only part.
 Tensor joined(std::span<const Tensor> parts, int axis, SourceLine where = SourceLine::current());
+// x between `before` and `after` elements of `value` along an axis; a negative count adds none.
+Tensor padded(At x, int axis, int64_t before, int64_t after, double value = 0);
 Tensor permute(At x, std::vector<int> order);
 std::vector<int> inverse_order(const std::vector<int>& order);  // permutes back
+// All axes, with the named ones last.
+std::vector<int> named_axes_last(const std::vector<bool>& named);
 // As in NumPy: axes are matched from the last one on, those of size 1 repeated.
 Tensor broadcast_to(At x, Shape shape);
 Tensor fill(Graph& graph, TensorType type, double value, SourceLine where = SourceLine::current());
 // Elements written in the graph: tables and masks known when a model is traced. `elements`: type.bytes() bytes.
 Tensor literal(Graph& graph, TensorType type, const void* elements, SourceLine where = SourceLine::current());
 Tensor literal(Graph& graph, TensorType type, const std::vector<double>& values);  // f32 or f64, rounded from `values`
+// 0, 1, ... along the last axis: i32 of the shape of `tokens`.
+Tensor counted_positions(Tensor tokens);
 // f32 to bf16 rounds to nearest, ties to even; floats become whole numbers towards zero, clamped to the type. The
 // gradient is cast back.
 Tensor cast(At x, DType dtype);

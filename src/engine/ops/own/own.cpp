@@ -62,18 +62,7 @@ std::vector<Tensor> decompose_own(const DecomposeArgs& args) {
 void run_own(const KernelArgs& args) { functions_of(args.node.attrs).run(args, numbers_of(args.node.attrs)); }
 
 void run_own_reference(const KernelArgs& args) { functions_of(args.node.attrs).run_reference(args); }
-
-// A number as a struct for engine/ir/attrs.h.
-struct NumberField {
-  double value = 0;
-  void fields(FieldVisitor& visit) { visit("value", value); }
-};
 }  // namespace
-
-void OwnOpAttrs::fields(FieldVisitor& visit) {
-  std::vector<NumberField> list = mapped(numbers, [](double number) { return NumberField{number}; });
-  visit("op", op), visit("numbers", list);
-}
 
 std::string OwnOpAttrs::text() const {
   std::string text;

@@ -22,7 +22,7 @@ struct OwnOpFunctions {
 struct OwnOpAttrs {
   int64_t op = -1;  // the number of the op in the process
   std::vector<double> numbers;
-  void fields(FieldVisitor& visit);
+  void fields(FieldVisitor& visit) { visit("op", op), visit("numbers", numbers); }
   std::string text() const;
 };
 

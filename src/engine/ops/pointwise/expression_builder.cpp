@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <numbers>
 #include "base/error.h"
-#include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/pointwise/formula.h"
 
 namespace linnet {
 ExpressionBuilder::Ref ExpressionBuilder::append(const Instruction& instruction) {
@@ -44,11 +44,6 @@ std::vector<ExpressionBuilder::Ref> ExpressionBuilder::inline_all(
   return location;
 }
 
-ExpressionBuilder::Ref ExpressionBuilder::inline_expression(
-    const Expression& expression, const std::vector<Ref>& operands) {
-  return inline_all(expression, operands).back();
-}
-
 Expression ExpressionBuilder::finish(Ref result) const {
   std::vector<bool> needed(code_.size());
   needed[result] = true;
@@ -71,55 +66,68 @@ Expression ExpressionBuilder::finish(Ref result) const {
   return expression;
 }
 
+namespace formula {
+Number apply(Scalar function, std::initializer_list<Number> in) {
+  const auto* computed = std::ranges::find_if(in, [](const Number& x) { return x.builder() != nullptr; });
+  if (computed == in.end()) fail_internal("a formula of constants alone");
+  ExpressionBuilder& e = *computed->builder();
+  ExpressionBuilder::Ref refs[3] = {-1, -1, -1};
+  std::ranges::transform(in, refs, [&](const Number& x) { return x.in(e); });
+  return {e, e.apply(function, refs[0], refs[1], refs[2])};
+}
+
+Number truncated(Number x) { return select(0 > x, -floor(-x), floor(x)); }
+}  // namespace formula
+
 namespace {
 // The table of derivatives, one row per scalar function, and reverse accumulation over an expression's instructions.
 using Ref = ExpressionBuilder::Ref;
 
-// d(function)/d(operand `which`) times dy. a, b, c: the operands' values; y: the function's value. Rows in terms of y
+// d(function)/d(operand `which`) times dy. a, b: the operands' values; y: the function's value. Rows in terms of y
 // (exp, tanh, relu, ...) let the backward pass read the result, so that the operand need not be kept.
-Ref table_row(ExpressionBuilder& e, Scalar function, int which, Ref a, Ref b, Ref y, Ref dy) {
-  const auto mul = [&](Ref p, Ref q) { return e.apply(Scalar::kMul, p, q); };
-  const auto sub = [&](Ref p, Ref q) { return e.apply(Scalar::kSub, p, q); };
-  const auto neg = [&](Ref p) { return e.apply(Scalar::kNeg, p); };
-  const auto greater = [&](Ref p, Ref q) { return e.apply(Scalar::kGreater, p, q); };
-  const auto select = [&](Ref p, Ref q, Ref r) { return e.apply(Scalar::kSelect, p, q, r); };
-  const auto number = [&](double v) { return e.constant(v); };
+Number table_row(Scalar function, int which, Number a, Number b, Number y, Number dy) {
   switch (function) {
     case Scalar::kAdd:
     case Scalar::kToBf16:  // rounding passes on the gradient as it is
       return dy;
-    case Scalar::kSub: return which == 0 ? dy : neg(dy);
-    case Scalar::kMul: return mul(dy, which == 0 ? b : a);
-    case Scalar::kDiv: return which == 0 ? e.apply(Scalar::kDiv, dy, b) : neg(e.apply(Scalar::kDiv, mul(dy, y), b));
-    case Scalar::kMax: return which == 0 ? select(greater(b, a), number(0), dy) : select(greater(b, a), dy, number(0));
-    case Scalar::kMin: return which == 0 ? select(greater(a, b), number(0), dy) : select(greater(a, b), dy, number(0));
-    case Scalar::kNeg: return neg(dy);
-    case Scalar::kExp: return mul(dy, y);
-    case Scalar::kLog: return e.apply(Scalar::kDiv, dy, a);
-    case Scalar::kSqrt: return e.apply(Scalar::kDiv, mul(dy, number(0.5)), y);
-    case Scalar::kRsqrt: return mul(mul(dy, number(-0.5)), mul(y, mul(y, y)));
-    case Scalar::kReciprocal: return neg(mul(dy, mul(y, y)));
-    case Scalar::kTanh: return mul(dy, sub(number(1), mul(y, y)));
-    case Scalar::kSigmoid: return mul(dy, mul(y, sub(number(1), y)));
-    case Scalar::kErf:
-      return mul(
-          dy, mul(number(2 * std::numbers::inv_sqrtpi), e.apply(Scalar::kExp, neg(e.apply(Scalar::kSquare, a)))));
-    case Scalar::kRelu: return select(greater(y, number(0)), dy, number(0));
-    case Scalar::kSquare: return mul(dy, mul(number(2), a));
-    case Scalar::kAbs: return mul(dy, sub(greater(a, number(0)), greater(number(0), a)));  // 0 at 0
-    case Scalar::kSin: return mul(dy, e.apply(Scalar::kCos, a));
-    case Scalar::kCos: return neg(mul(dy, e.apply(Scalar::kSin, a)));
+    case Scalar::kSub: return which == 0 ? dy : -dy;
+    case Scalar::kMul: return dy * (which == 0 ? b : a);
+    case Scalar::kDiv: return which == 0 ? dy / b : -(dy * y / b);
+    case Scalar::kMax: return which == 0 ? select(b > a, 0, dy) : select(b > a, dy, 0);
+    case Scalar::kMin: return which == 0 ? select(a > b, 0, dy) : select(a > b, dy, 0);
+    case Scalar::kNeg: return -dy;
+    case Scalar::kExp: return dy * y;
+    case Scalar::kLog: return dy / a;
+    case Scalar::kSqrt: return dy * 0.5 / y;
+    case Scalar::kRsqrt: {
+      const Number cube = y * (y * y);
+      return dy * -0.5 * cube;
+    }
+    case Scalar::kReciprocal: return -(dy * (y * y));
+    case Scalar::kTanh: return dy * (1 - y * y);
+    case Scalar::kSigmoid: return dy * (y * (1 - y));
+    case Scalar::kErf: return dy * (2 * std::numbers::inv_sqrtpi * exp(-square(a)));
+    case Scalar::kRelu: return select(y > 0, dy, 0);
+    case Scalar::kSquare: return dy * (2 * a);
+    case Scalar::kAbs: {
+      const Number is_negative = 0 > a;
+      return dy * ((a > 0) - is_negative);  // 0 at 0
+    }
+    case Scalar::kSin: return dy * cos(a);
+    case Scalar::kCos: return -(dy * sin(a));
     case Scalar::kGreater:
     case Scalar::kEqual:
     case Scalar::kFloor:
-    case Scalar::kRound: return number(0);
-    case Scalar::kPow:
-      if (which == 0) return mul(dy, mul(b, e.apply(Scalar::kPow, a, sub(b, number(1)))));
-      return mul(dy, select(greater(a, number(0)), mul(y, e.apply(Scalar::kLog, a)), number(0)));
-    case Scalar::kAtan: return e.apply(Scalar::kDiv, dy, e.apply(Scalar::kAdd, number(1), mul(a, a)));
+    case Scalar::kRound: return 0;
+    case Scalar::kPow: {
+      if (which == 0) return dy * (b * pow(a, b - 1));
+      const Number slope = y * log(a);
+      return dy * select(a > 0, slope, 0);
+    }
+    case Scalar::kAtan: return dy / (1 + a * a);
     case Scalar::kSelect:
-      if (which == 0) return number(0);
-      return which == 1 ? select(a, dy, number(0)) : select(a, number(0), dy);
+      if (which == 0) return 0;
+      return which == 1 ? select(a, dy, 0) : select(a, 0, dy);
     case Scalar::kInput:
     case Scalar::kConstant: break;
   }
@@ -146,15 +154,13 @@ Tensor apply_scalar(Scalar function, At a, Tensor b) { return apply_to(function,
 Tensor apply_scalar(Scalar function, At a, Tensor b, Tensor c) { return apply_to(function, {a.value, b, c}, a.where); }
 
 Tensor apply_scalar(Scalar function, At a, double b) {
-  ExpressionBuilder e;
-  const auto x = e.input(0);
-  return pointwise(e.finish(e.apply(function, x, e.constant(b))), std::array{a.value}, a.where);
+  FormulaBuilder f;
+  return f.finish(formula::apply(function, {f[0], b}), std::array{a.value}, a.where);
 }
 
 Tensor apply_scalar(Scalar function, double a, At b) {
-  ExpressionBuilder e;
-  const auto x = e.constant(a);
-  return pointwise(e.finish(e.apply(function, x, e.input(0))), std::array{b.value}, b.where);
+  FormulaBuilder f;
+  return f.finish(formula::apply(function, {f.constant(a), f[0]}), std::array{b.value}, b.where);
 }
 
 Expression derivative(const Expression& expression, int operand, int operand_count) {
@@ -174,12 +180,12 @@ Expression derivative(const Expression& expression, int operand, int operand_cou
       if (instruction.a == operand) result = e.apply(Scalar::kAdd, result, adjoint[i]);
       continue;
     }
-    const auto at = [&](int16_t index) { return index < 0 ? -1 : value[index]; };
+    const auto at = [&](int16_t index) { return Number(e, index < 0 ? -1 : value[index]); };
+    const Number y(e, value[i]), dy(e, adjoint[i]);
     const int16_t sources[] = {instruction.a, instruction.b, instruction.c};
     for (int which = 0; which < scalar_arity(instruction.function); ++which) {
       Ref& sum = adjoint[sources[which]];
-      const Ref part =
-          table_row(e, instruction.function, which, at(instruction.a), at(instruction.b), value[i], adjoint[i]);
+      const Ref part = table_row(instruction.function, which, at(instruction.a), at(instruction.b), y, dy).in(e);
       if (!e.is_constant(part, 0)) sum = e.apply(Scalar::kAdd, sum, part);
     }
   }

@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/movement/movement.h"
+#include "engine/ops/pointwise/formula.h"
 #include "engine/ops/reduce/reduce.h"
 
 namespace linnet {
@@ -46,9 +47,7 @@ Tensor pruned(Expression expression, const std::vector<Tensor>& operands, Source
 std::vector<Tensor> pointwise_gradient(const GradientArgs& args) {
   const auto& expression = args.attrs<PointwiseAttrs>().expression;
   const int count = static_cast<int>(args.in.size());
-  std::vector<Tensor> operands(args.in.begin(), args.in.end());
-  operands.push_back(args.out[0]);
-  operands.push_back(args.out_grad[0]);
+  const std::vector<Tensor> operands = with_more(with_more({args.in.begin(), args.in.end()}, args.out), args.out_grad);
   std::vector<Tensor> gradients;
   for (int k = 0; k < count; ++k) {
     const Expression d = derivative(expression, k, count);
@@ -122,15 +121,6 @@ void run_pointwise(const KernelArgs& args) {
       mutable_stored(args.out[0]), args.pool);
 }
 
-// An instruction as a struct for engine/ir/attrs.h.
-struct InstructionFields {
-  Instruction instruction = {};
-  void fields(FieldVisitor& visit) {
-    visit("function", instruction.function), visit("a", instruction.a), visit("b", instruction.b);
-    visit("c", instruction.c), visit("constant", instruction.constant);
-  }
-};
-
 // Repeats the operands to their common shape if the kernels would not. Inference reports shapes that do not fit.
 std::vector<Tensor> broadcast_operands(std::span<const Tensor> operands, SourceLine where) {
   std::vector<Shape> shapes;
@@ -159,11 +149,6 @@ const OpDef kPointwise{.name = "pointwise",
     .by_gpu_library = true,
     .label = pointwise_label};
 
-void PointwiseAttrs::fields(FieldVisitor& visit) {
-  auto code = mapped(expression.code, [](const Instruction& instruction) { return InstructionFields{instruction}; });
-  visit("code", code);
-}
-
 std::string PointwiseAttrs::text() const {
   std::string text;
   for (size_t i = 0; i < expression.code.size(); ++i) {
@@ -185,12 +170,12 @@ Tensor pointwise(Expression expression, std::span<const Tensor> given, SourceLin
 
 Expression join(const Expression& a, int a_operands, const Expression& b, int hole) {
   ExpressionBuilder e;
-  const auto result = e.inline_expression(a, mapped(a_operands, [&](int k) { return e.input(k); }));
+  const auto result = e.inline_all(a, mapped(a_operands, [&](int k) { return e.input(k); })).back();
   std::vector<ExpressionBuilder::Ref> second;
   const auto end_of = [](const Instruction& i) { return i.function == Scalar::kInput ? i.a + 1 : 0; };
   const int b_operands = max_of<int>(b.code, end_of);
   for (int k = 0, next = a_operands; k < b_operands; ++k) second.push_back(k == hole ? result : e.input(next++));
-  return e.finish(e.inline_expression(b, second));
+  return e.finish(e.inline_all(b, second).back());
 }
 
 Expression rounded_to_bf16(Expression expression) {
@@ -222,38 +207,30 @@ Tensor relu(At x) { return apply_scalar(Scalar::kRelu, x); }
 Tensor tanh(At x) { return apply_scalar(Scalar::kTanh, x); }
 
 Tensor silu(At x) {
-  ExpressionBuilder e;
-  const auto v = e.input(0);
-  return pointwise(e.finish(e.apply(Scalar::kMul, v, e.apply(Scalar::kSigmoid, v))), std::array{x.value}, x.where);
+  FormulaBuilder f;
+  const Number v = f[0];
+  return f.finish(v * sigmoid(v), std::array{x.value}, x.where);
 }
 
 // softplus(x) = max(x, 0) + log(1 + exp(min(x, -x))), whose tabulated derivatives give 1/2 at 0; -|x| would not.
 Tensor softplus(At x) {
-  ExpressionBuilder e;
-  const auto v = e.input(0);
-  const auto tail = e.apply(Scalar::kExp, e.apply(Scalar::kMin, v, e.apply(Scalar::kNeg, v)));
-  const auto log = e.apply(Scalar::kLog, e.apply(Scalar::kAdd, tail, e.constant(1)));
-  return pointwise(e.finish(e.apply(Scalar::kAdd, e.apply(Scalar::kRelu, v), log)), std::array{x.value}, x.where);
+  FormulaBuilder f;
+  const Number v = f[0], rest = log(exp(min(v, -v)) + 1);
+  return f.finish(relu(v) + rest, std::array{x.value}, x.where);
 }
 
 Expression gelu_expression() {
-  ExpressionBuilder e;
-  const auto v = e.input(0);
-  const auto erf = e.apply(Scalar::kErf, e.apply(Scalar::kMul, v, e.constant(1 / std::numbers::sqrt2)));
-  const auto phi = e.apply(Scalar::kMul, e.apply(Scalar::kAdd, erf, e.constant(1)), e.constant(0.5));
-  return e.finish(e.apply(Scalar::kMul, v, phi));
+  FormulaBuilder f;
+  const Number v = f[0], error = erf(v * (1 / std::numbers::sqrt2)), half = f.constant(0.5);
+  return f.finish(v * ((error + 1) * half));
 }
 
 Expression gelu_tanh_expression() {
-  ExpressionBuilder e;
-  const auto v = e.input(0);
-  const auto cubic =
-      e.apply(Scalar::kAdd, e.apply(Scalar::kMul, e.apply(Scalar::kSquare, v), e.constant(0.044715)), e.constant(1));
-  const auto inner = e.apply(
-      Scalar::kMul, e.apply(Scalar::kMul, v, cubic), e.constant(std::numbers::sqrt2 * std::numbers::inv_sqrtpi));
-  const auto phi =
-      e.apply(Scalar::kMul, e.apply(Scalar::kAdd, e.apply(Scalar::kTanh, inner), e.constant(1)), e.constant(0.5));
-  return e.finish(e.apply(Scalar::kMul, v, phi));
+  FormulaBuilder f;
+  const Number v = f[0], one = f.constant(1), factor = f.constant(0.044715), cubic = square(v) * factor + one;
+  const Number scale = f.constant(std::numbers::sqrt2 * std::numbers::inv_sqrtpi), inner = v * cubic * scale;
+  const Number half = f.constant(0.5);
+  return f.finish(v * ((tanh(inner) + one) * half));
 }
 
 Tensor gelu(At x) { return pointwise(gelu_expression(), std::array{x.value}, x.where); }

@@ -7,7 +7,7 @@
 namespace linnet {
 struct PointwiseAttrs {
   Expression expression;  // instruction kInput k reads operand k
-  void fields(FieldVisitor& visit);
+  void fields(FieldVisitor& visit) { visit("code", expression.code); }
   std::string text() const;
 };
 
@@ -79,16 +79,14 @@ struct PointwiseArguments {
   void* out;
 };
 
-// Builds expressions, sharing equal instructions and folding trivial ones (x*1, x+0, 0*x).
+// Builds expressions, sharing equal instructions and folding trivial ones (x * 1, x + 0).
 class ExpressionBuilder {
  public:
   using Ref = int;  // index of an instruction
   Ref input(int operand);
   Ref constant(double value);
   Ref apply(Scalar function, Ref a, Ref b = -1, Ref c = -1);
-  // Copies `expression` in, its operand k being `operands[k]`; returns its result.
-  Ref inline_expression(const Expression& expression, const std::vector<Ref>& operands);
-  // The same, returning all instructions' results.
+  // Copies `expression` in, its operand k being `operands[k]`; returns its instructions' results, its own last.
   std::vector<Ref> inline_all(const Expression& expression, const std::vector<Ref>& operands);
   Expression finish(Ref result) const;  // keeps what `result` needs, `result` last
   bool is_constant(Ref ref, double value) const;

@@ -34,8 +34,7 @@ std::vector<TensorType> infer_recurrent(const InferArgs& args) {
 Tensor in_panels(Tensor x, int axis, int64_t units) {
   const Shape shape = x.shape();
   const int64_t size = shape[axis], whole = round_up(size, units);
-  const TensorType padding{x.type().dtype, with_size(shape, axis, whole - size)};
-  if (whole > size) x = concat(x, std::array{fill(*x.graph, padding, 0)}, axis);
+  x = padded(x, axis, 0, whole - size);
   std::vector<int64_t> sizes;
   for (int i = 0; i < shape.rank(); ++i) {
     sizes.push_back(i == axis ? whole / units : x.dim(i));
@@ -78,9 +77,8 @@ std::vector<Tensor> recurrent_gradient(const GradientArgs& args) {
   const Tensor h = args.out[0], hidden = args.in[4];
   const int64_t steps = h.dim(0), batch = h.dim(1), size = h.dim(2), width = args.in[0].dim(2);
   const Tensor slopes = args.out_grad[0].defined() ? args.out_grad[0] : fill(args.graph, h.type(), 0, args.node.where);
-  std::vector<Tensor> operands{slopes, packed_backward(args.in[1]), hidden};
-  if (lstm) operands.push_back(args.in[5]);
-  operands.insert(operands.end(), args.out.begin(), args.out.end());
+  const std::vector<Tensor> fixed{slopes, packed_backward(args.in[1]), hidden};
+  std::vector<Tensor> operands = with_more(with_defined(fixed, {lstm ? args.in[5] : Tensor{}}), args.out);
   const bool cell_slopes = lstm && args.out_grad[2].defined();
   if (cell_slopes) operands.push_back(args.out_grad[2]);
   const std::vector<Tensor> found = args.graph.add(

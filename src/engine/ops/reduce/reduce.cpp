@@ -231,6 +231,7 @@ const OpDef kCumsum{
     .name = "cumsum", .infer = takes<1, infer_cumsum>, .gradient = cumsum_gradient, .may_overwrite = overwrites_first};
 
 Tensor sum_to(At x, Shape shape) { return x.value.shape() == shape ? x.value : reduce(x, Reduction::kSum, shape); }
+Tensor sum_last(At x) { return sum_to(x, with_size(x.value.shape(), -1, 1)); }
 Tensor max_last(At x) { return reduce(x, Reduction::kMax, with_size(x.value.shape(), -1, 1)); }
 Tensor log_sum_exp_last(At x) { return reduce(x, Reduction::kLogSumExp, with_size(x.value.shape(), -1, 1)); }
 
@@ -261,7 +262,7 @@ const OpDef kSoftmax{.name = "softmax",
         },
     .decompose = [](const DecomposeArgs& args) -> std::vector<Tensor> {
       const Tensor e = exp(args.in[0] - max_last(args.in[0]));
-      return {e / sum_to(e, with_size(e.shape(), -1, 1))};
+      return {e / sum_last(e)};
     },
     .may_overwrite = overwrites_any,
     .storage = reduced<0b1, 0b1>};

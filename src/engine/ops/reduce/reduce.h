@@ -22,6 +22,7 @@ extern const OpDef kReduce, kCumsum;
 
 // The gradient of a broadcast; x itself if it has the shape already.
 Tensor sum_to(At x, Shape shape);
+Tensor sum_last(At x);          // [..., N] -> [..., 1]
 Tensor max_last(At x);          // [..., N] -> [..., 1]; a constant to the gradient
 Tensor log_sum_exp_last(At x);  // [..., N] -> [..., 1]
 
