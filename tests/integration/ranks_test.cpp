@@ -174,6 +174,16 @@ TEST_F(Ranks, TheyGoOnWhenTheirReaderHasGone) {
   expect_same_bits(folder_ / "alone", folder_ / "run");
 }
 
+// `exec linnet ... > >(reader)`: the shell's reader is a child of the program, which ends its ranks alone.
+TEST_F(Ranks, AReaderBesideThemReadsToTheEnd) {
+  std::string command = program_path();
+  for (const std::string& argument : translation(folder_ / "run", {})) command += " '" + argument + "'";
+  const std::string done = folder_ / "done", script = "(exec " + command +
+                                                      " --ranks 2 > >(cat >/dev/null; sleep 1; echo read > " + done +
+                                                      ") 2>&1); sleep 2; test -e " + done;
+  EXPECT_EQ(std::system(("bash -c \"" + script + "\"").c_str()), 0);
+}
+
 // What torchrun starts on one machine, by its variables: the first process starts the ranks, the other ends.
 TEST_F(Ranks, ProcessesOfTorchrunTrainTogether) {
   const Arguments settings{"data_shards=2"};

@@ -12,6 +12,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <new>
 #include <thread>
 #include "app/cli/commands.h"
@@ -164,10 +166,13 @@ class MpirunOutput {
 // Ends the ranks of an mpirun that was killed, which have become children of this process. A restart needs the run
 // folder's lock, which rank 0 holds until it ends.
 void end_orphans() {
-  const std::string file = "/proc/self/task/" + std::to_string(getpid()) + "/children";
-  for (std::string all; !(all = text_if_there(file)).empty(); waitpid(-1, nullptr, 0))
-    for (const std::string_view orphan : split(all, ' '))
-      if (const auto process = parse_number<pid_t>(orphan)) kill(*process, SIGKILL);
+  const std::string own = std::to_string(getpid()), mark = kStarterVariable + ("=" + own) + '\0';
+  std::ifstream children("/proc/self/task/" + own + "/children");
+  for (pid_t child = 0; children >> child;) {  // others are of the shell that became this process
+    std::ifstream environment("/proc/" + std::to_string(child) + "/environ");
+    const std::string variables{std::istreambuf_iterator<char>(environment), {}};
+    if (variables.find(mark) != variables.npos) kill(child, SIGKILL), waitpid(child, nullptr, 0);
+  }
 }
 
 // In its own process group, as mpirun kills the ranks on Ctrl-C. Ready ranks get stop requests as SIGUSR1.

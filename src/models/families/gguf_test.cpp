@@ -292,12 +292,15 @@ TEST(Gguf, SpecialTokensMayBeSpeltInTexts) {
 TEST(Gguf, AMergeMayGiveAnAddedToken) {
   use_gguf_models();
   const testing::TemporaryFolder folder;
-  const auto tokenizer = tokenizer_of({{"tokenizer.ggml.model", "gpt2"}, {"tokenizer.ggml.pre", "gpt-2"},
-                                          {"tokenizer.ggml.tokens", std::vector<std::string>{"a", "b", "ab"}},
-                                          {"tokenizer.ggml.token_type", std::vector<int64_t>{1, 1, 4}},
-                                          {"tokenizer.ggml.merges", std::vector<std::string>{"a b"}}},
-      3, folder / "a.gguf");
-  EXPECT_EQ(tokens_of(*tokenizer, "abb"), (std::vector<TokenId>{2, 1}));
+  const auto tokens = [&](const std::vector<std::string>& pieces, const std::vector<int64_t>& types) {
+    const auto tokenizer = tokenizer_of(
+        {{"tokenizer.ggml.model", "gpt2"}, {"tokenizer.ggml.pre", "gpt-2"}, {"tokenizer.ggml.tokens", pieces},
+            {"tokenizer.ggml.token_type", types}, {"tokenizer.ggml.merges", std::vector<std::string>{"a b"}}},
+        std::ssize(pieces), folder / "a.gguf");
+    return tokens_of(*tokenizer, "abb");
+  };
+  EXPECT_EQ(tokens({"a", "b", "ab"}, {1, 1, 4}), (std::vector<TokenId>{2, 1}));
+  EXPECT_EQ(tokens({"ab", "a", "b", "ab"}, {4, 1, 1, 1}), (std::vector<TokenId>{0, 2}));  // an own piece, too
 }
 
 TEST(Gguf, RefusesToWriteTokenizersThatTheFileCannotDescribe) {

@@ -1,4 +1,5 @@
 // Makes tokenizer files of a model folder from a file of llama.cpp.
+#include <set>
 #include "base/json.h"
 #include "base/protobuf.h"
 #include "data/text/sentencepiece/sentencepiece_pretrained.h"
@@ -140,11 +141,12 @@ class TokenizerReader {
     model["ignore_merges"] = pre.options.ignore_merges;
     model["fuse_unk"] = false, model["byte_fallback"] = false;
     Json& vocabulary = model["vocab"] = Json::object();
+    std::set<std::string> normal;
     for (size_t i = 0; i < tokens_.size(); ++i) {
       const bool is_added = types_[i] == kControl || types_[i] == kUserDefined;
+      if (!is_added && !normal.insert(tokens_[i]).second) fail("tokens", "has " + quoted_name(tokens_[i]) + " twice");
       // A merge may give an added token, too.
-      if (!vocabulary.contains(tokens_[i])) vocabulary[tokens_[i]] = i;
-      else if (!is_added) fail("tokens", "has " + quoted_name(tokens_[i]) + " twice");
+      if (!is_added || !vocabulary.contains(tokens_[i])) vocabulary[tokens_[i]] = i;
       if (!is_added) continue;
       Json token = Json::object();
       token["id"] = i, token["content"] = tokens_[i];

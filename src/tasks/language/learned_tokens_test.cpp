@@ -51,8 +51,9 @@ TEST(LearnedTokens, OfSentencePieceAreControlTokensAndAllBytes) {
 // As in Llama 3, whose tokens for spaces alone, such as an indentation, have no range of their own.
 TEST(LearnedTokens, AreSpacesOfTheAnswerWhereOffsetsAreTrimmed) {
   const testing::TemporaryFolder folder;
-  folder.write("tokenizer.json", R"({"model": {"type": "BPE", "merges": [["\u0120", "\u0120"]],
-      "vocab": {"a": 0, "b": 1, "\u0120": 2, "\u0120\u0120": 3, "<e>": 4}},
+  folder.write("tokenizer.json",
+      R"({"model": {"type": "BPE", "merges": [["\u0120", "\u0120"], ["a", "a"], ["b", "b"], ["\u0120", "aa"]],
+      "vocab": {"a": 0, "b": 1, "\u0120": 2, "\u0120\u0120": 3, "<e>": 4, "\u0120aa": 5, "aa": 6, "bb": 7}},
       "added_tokens": [{"id": 4, "content": "<e>", "special": true}],
       "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false},
       "post_processor": {"type": "ByteLevel", "trim_offsets": true, "add_prefix_space": false},
@@ -62,6 +63,8 @@ TEST(LearnedTokens, AreSpacesOfTheAnswerWhereOffsetsAreTrimmed) {
   const TargetedTokens found = learned_tokens({text, {{prompt.size(), text.size()}}}, *tokenizer);
   EXPECT_EQ(found.tokens, (std::vector<int32_t>{0, 2, 1, 3, 0, 3, 4}));
   EXPECT_EQ(found.targets, (std::vector<int32_t>{-1, 1, 3, 0, 3, 4, -1}));
+  // A word whose token begins with the prompt's last space is learned.
+  EXPECT_EQ(learned_tokens({"bb aa<e>", {{3, 8}}}, *tokenizer).targets, (std::vector<int32_t>{5, 4, -1}));
 }
 }  // namespace
 }  // namespace linnet

@@ -55,8 +55,11 @@ TargetedTokens learned_tokens(const LearnedText& rendered, const PretrainedToken
   TargetedTokens found{encoding.ids, std::vector<int32_t>(encoding.ids.size(), -1)};
   for (size_t i = 1; i < encoding.ids.size(); ++i) {
     const TextRange& covered = encoding.offsets[i];  // may be empty: one of several bytes of a character
+    // A word's token may begin with a space of the prompt.
+    const size_t letter = rendered.text.find_first_not_of(' ', covered.begin);
+    const size_t begin = letter < covered.end ? letter : covered.begin;
     const auto has_it = [&](const TextRange& range) {
-      return covered.begin >= range.begin && covered.begin < range.end && covered.end <= range.end;
+      return begin >= range.begin && begin < range.end && covered.end <= range.end;
     };
     if (encoding.special[i] == 0 && std::ranges::any_of(rendered.learned, has_it))
       found.targets[i - 1] = encoding.ids[i];

@@ -31,7 +31,7 @@ const std::string* find_name(const Json& record, const FieldNames& names) {
   return nullptr;
 }
 
-// The fields that `asked` names: one, or those between its commas.
+// The fields that label_column names: one, or those between its commas.
 std::vector<std::string> fields_of(const Json& record, const std::string& asked) {
   if (record.contains(asked)) return {asked};
   return mapped(split(asked, ','), [](std::string_view name) { return std::string(trimmed(name)); });
@@ -42,7 +42,8 @@ std::string column(
   if (!asked.empty()) {
     std::string option = key;
     std::ranges::replace(option, '_', '-');
-    for (const std::string& name : fields_of(record, asked))
+    const bool may_be_several = std::string_view(key) == "label_column";
+    for (const std::string& name : may_be_several ? fields_of(record, asked) : std::vector{asked})
       if (!record.contains(name))
         fail_user(where, ": there is no field \"", name, "\", which ", key, " names",
             did_you_mean(name, mapped(record.items(), &Json::Member::key)), " (there are ",
@@ -136,8 +137,9 @@ template <class Choose, class Use> void for_each_row(const std::string& path,
   FieldNames heading;
   for (const FieldNames* names : headings) heading.insert(heading.end(), names->begin(), names->end());
   for (const std::string* asked : {&data.text_column, &data.pair_column, &data.label_column})
-    for (const std::string_view name : split(*asked, ','))
-      if (!name.empty()) heading.push_back(trimmed(name));
+    if (!asked->empty()) heading.push_back(*asked);
+  for (const std::string_view name : split(data.label_column, ','))
+    if (!name.empty()) heading.push_back(trimmed(name));
   RecordReader reader(path, heading);
   Columns columns;
   for (Json record; reader.next(record);) {

@@ -116,6 +116,15 @@ TEST_F(TextFiles, SeveralFieldsMayHaveTheLabels) {
   EXPECT_PRED2(has_text, problem("classification", "text,toxic,insult\na,1,0\n"), "is not one class");
 }
 
+TEST_F(TextFiles, ANameWithACommaIsAFieldsName) {
+  Config config;
+  config.data.text_column = "Text, raw", config.data.label_column = "Mood, now";
+  const TextRecords found = read_text_records(folder_.write("a.tsv", "Text, raw\tMood, now\na\tgood\n"), config.data);
+  EXPECT_EQ(found.records.at(0).label, Json("good"));
+  EXPECT_PRED2(has_text, error_of([&] { read_text_records(folder_.write("b.csv", "Text,Mood\na,b\n"), config.data); }),
+      "there is no field \"Text, raw\", which text_column names");
+}
+
 // An object in the file does the same.
 TEST_F(TextFiles, ALabelMayBeAnObject) {
   const auto outputs = [&](const char* task, const std::string& text) { return label_problem(task, "a.jsonl", text); };

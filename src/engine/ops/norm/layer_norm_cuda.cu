@@ -69,7 +69,8 @@ template <class T, class Layout, bool kResidual> __global__ void __launch_bounds
       float add[kVector];
       load_vector(f + column, add);
       if (drops) drop_out(mask, start + column, sample, add);
-        // Normalizes the sum as stored, which the gradient will read.
+
+      // Normalizes the sum as stored, which the gradient will read.
 #pragma unroll
       for (int j = 0; j < kVector; ++j) v[i][j] = to_float(from_float<T>(v[i][j] + add[j]));
     }
