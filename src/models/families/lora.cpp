@@ -160,8 +160,12 @@ ConfigFile adapter_config(const PretrainedModel& model, const std::string& base)
   config.set("use_rslora", lora.rank_stabilized);
   config.set("bias", "none");
   config.set("fan_in_fan_out", contains(model.names.rows, TensorForm::kTransposed, &NameRow::form));
-  if (lora.targets == std::vector<std::string>{kAllLinear}) config.set("target_modules", kAllLinear);
-  else config.set("target_modules", lora.targets);
+  const bool has_experts = std::ranges::any_of(
+      model.names.rows, [](const NameRow& row) { return row.tensor.find(".experts.") != row.tensor.npos; });
+  if (lora.targets != std::vector<std::string>{kAllLinear}) config.set("target_modules", lora.targets);
+  else if (!has_experts) config.set("target_modules", kAllLinear);
+  else  // PEFT's "all-linear" has the router and the experts, too
+    config.set("target_modules", std::vector<std::string>{"q_proj", "k_proj", "v_proj", "o_proj"});
   if (heads.empty()) config.set_null("modules_to_save");
   else config.set("modules_to_save", heads);
   config.set("inference_mode", true);

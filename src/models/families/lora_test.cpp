@@ -178,6 +178,24 @@ TEST(LoraModel, BeginsAsTheModelItIs) {
   EXPECT_EQ(logits(adapted, layout, parameters), logits(plain, plain_layout, plain_parameters));
 }
 
+// PEFT's "all-linear" also has the router and the experts, which have no adapters here.
+TEST(LoraModel, NamesTheLayersOfAMixtureOfExperts) {
+  for (const std::string name : {"mixtral", "olmoe", "qwen3_moe"}) {
+    const PretrainedModel model =
+        open_pretrained("tests/golden/pretrained/" + name, {.lora = LoraOptions{.rank = 2, .targets = {"all-linear"}}});
+    const ParameterLayout layout(*model.module);
+    const auto load = [&](const ParameterTarget& target) { load_parameters(model, layout, target); };
+    const testing::TemporaryFolder folder;
+    save_adapters(model, layout, load, "base", folder.path());
+    EXPECT_EQ(read_adapter_options(folder.path()).targets,
+        (std::vector<std::string>{"q_proj", "k_proj", "v_proj", "o_proj"}));
+    const SafetensorsFile saved(folder / "adapter_model.safetensors", SafetensorsTypes::kAll);
+    EXPECT_FALSE(saved.entries().empty());
+    for (const SafetensorsEntry& entry : saved.entries())
+      EXPECT_NE(entry.name.find(".self_attn."), std::string::npos) << entry.name;
+  }
+}
+
 TEST(LoraModel, WhatItCannotDoIsOneLine) {
   const auto open = [](const LoraOptions& lora) {
     return [lora] { open_pretrained("tests/golden/pretrained/llama", {.lora = lora}); };
