@@ -217,6 +217,17 @@ TEST_F(Preferences, ATokenWithoutARowInTheModelIsNamed) {
   }
 }
 
+TEST_F(Preferences, ARunThatBeginsWithAnotherIsToldWhatItIsComparedWith) {
+  ASSERT_EQ(train("first", "texts.jsonl", {"max_steps=2"}).exit_code, 0);
+  const Outcome next = train("next", "texts.jsonl", {"max_steps=2"}, {"--init", folder_ / "first"});
+  EXPECT_EQ(next.exit_code, 0) << next.error;
+  EXPECT_NE(next.error.find("the model is compared with '" + model_ + "', not with the run"), std::string::npos)
+      << next.error;
+  const Outcome orpo =
+      train("orpo", "texts.jsonl", {"max_steps=2", "preferences.method=orpo"}, {"--init", folder_ / "first"});
+  EXPECT_EQ(orpo.error.find("is compared with"), std::string::npos) << orpo.error;
+}
+
 TEST_F(Preferences, WhatCannotBeLearnedIsOneLine) {
   folder_.write("one.jsonl", R"({"prompt": "w1", "chosen": "w2"})"
                              "\r\n");

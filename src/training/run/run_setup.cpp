@@ -216,6 +216,10 @@ std::string open_folder(TrainRequest& request, RunFolder& folder) {
   if (request.init.empty()) return "";
   if (!(with_absolute_paths(RunFolder(request.init).load_config()).model == request.config.model))
     fail_user("--init: the model of run '", request.init, "' is another one; it differs in its [model] section");
+  if (request.config.data.task == "preferences" && request.config.preferences.method != "orpo")
+    log_warning("--init: the model is compared with '" + request.config.model.from + "', not with the run '" +
+                request.init + "'; `linnet export " + request.init +
+                " --out FOLDER` and model.from=FOLDER begin with the run and compare with it");
   return request.init;
 }
 
