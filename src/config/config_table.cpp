@@ -168,17 +168,17 @@ std::span<const ConfigKey> config_keys() {
       key(KEY(data, test_tsv), {"text", "texts", "images"}, kAny, "The same for the test."),
       key(KEY(data, text_column), {"texts", "text", "language", "masked_language", "chat", "images"}, kAny,
           "The field with the text; empty: the usual names, else the first. Of translations the source, of images the "
-          "file."),
+          "file, of conversations the prompt."),
       key(KEY(data, pair_column), {"texts"}, kAny, "The field with the second text of a pair; empty: the usual names."),
-      key(KEY(data, label_column), {"texts", "text", "images"}, kAny,
+      key(KEY(data, label_column), {"texts", "text", "chat", "images"}, kAny,
           "The field with the label; empty: the usual names, else the last. Several labels or numbers may have a field "
-          "each: "
-          "\"toxic,insult\". Of translations the target."),
+          "each: \"toxic,insult\". Of translations the target, of conversations the completion."),
       key(KEY(data, text), kPlainTexts, kAny,
           "Of language models, masked ones too: the training text, a file of plain text, of JSON lines (.jsonl) each "
           "with a \"text\", or of token numbers (.bin)."),
       key(KEY(data, valid_text), kPlainTexts, kAny,
-          "Validation text of the same kind. Without it, the end of the training text is taken:"),
+          "Validation text of the same kind. Without it, the end of the training text is taken, or conversations and "
+          "pairs that the seed draws:"),
       key(KEY(data, valid_share), kPlainTexts, below(0, 0.95), "this share of it."),
       key(KEY(data, test_text), kPlainTexts, kAny, "Test text, for `linnet eval` only."),
       key(KEY(data, token_bytes), kPlainTexts, between(2, 4), "Bytes of a number in a .bin file: 2 or 4."),

@@ -51,6 +51,16 @@ class Chat : public ::testing::Test {
     EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
     return Json::parse(outcome.out)["loss"];
   }
+  // Of run "a" on these lines: how many tokens are learned. `told`: a warning has this.
+  int tokens(const std::string& text, const std::string& told = "", const std::string& file = "record.jsonl",
+      const Arguments& more = {}) const {
+    folder_.write(file, text + "\n");
+    Arguments arguments{"eval", folder_ / "a", "--data", folder_ / file, "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = run(arguments, {.log = "warning"});
+    EXPECT_NE(outcome.error.find(told), std::string::npos) << outcome.error;
+    return outcome.exit_code == 0 ? Json::parse(outcome.out)["tokens"].get<int>() : -1;
+  }
   TemporaryFolder folder_;
   const std::string model_;
 };
@@ -138,6 +148,17 @@ TEST_F(Chat, MessagesMayHavePartsCallsToolsAndWeights) {
     EXPECT_EQ(loss_of(one_line), plain) << line;
   }
   EXPECT_NE(loss_of(first + answer + "]" + tools), plain);  // the template writes them
+  const std::string text = R"(], "tools": "[{\"type\": \"function\", \"function\": {\"name\": \"w50\"}}]"})";
+  EXPECT_EQ(loss_of(first + answer + text), loss_of(first + answer + "]" + tools));
+
+  // Other forms of the same conversation. A system message that it begins with is kept.
+  const std::string shared = R"({"from": "human", "value": "w30"}, {"from": "gpt", "content": "w41"}]})";
+  for (const std::string& line : {R"({"system": "w40", "conversations": [)" + shared,
+           R"({"conversations": [{"role": "system", "content": "w40"}, )" + shared,
+           R"({"system": "w50", "conversations": [{"from": "system", "value": "w40"}, )" + shared,
+           R"({"system": null, )" + (first + answer + "]}").substr(1),
+           std::string(R"({"system": "w40", "prompt": "w30", "completion": "w41"})")})
+    EXPECT_EQ(loss_of(line), plain) << line;
 
   // What has a weight of 0 is read alone.
   const std::string more = R"(, {"role": "user", "content": "w31"}, {"role": "assistant", "content": "w43 w44 w45"}]})";
@@ -151,6 +172,65 @@ TEST_F(Chat, MessagesMayHavePartsCallsToolsAndWeights) {
   EXPECT_EQ(tokens_of(R"({"prompt": [{"role": "user", "content": "w30"}, )" + answer +
                       R"(, {"role": "user", "content": "w31"}], "completion": "w43 w44 w45"})"),
       4);
+  EXPECT_EQ(
+      tokens_of(
+          R"({"conversations": [{"from": "human", "value": "w30"}, {"from": "gpt", "value": "w41", "weight": 0}, )"
+          R"({"from": "human", "value": "w31"}, {"from": "gpt", "value": "w43 w44 w45"}]})"),
+      4);
+}
+
+TEST_F(Chat, ColumnsOfTablesAreAPromptAndItsCompletion) {
+  ASSERT_EQ(train("a", "pairs.jsonl", {"max_steps=3"}).exit_code, 0);
+  EXPECT_EQ(tokens("prompt\tcompletion\nw30\tw41 w42", "", "record.tsv"), 3);
+  const Arguments named{"--text-column", "question", "--label-column", "answer"};
+  EXPECT_EQ(tokens("question,answer\nw30,w41 w42", "", "record.csv", named), 3);
+  EXPECT_EQ(tokens("question\tanswer\nw30\tw41 w42", "", "record.tsv", named), 3);
+  EXPECT_EQ(tokens(R"({"question": "w30", "answer": "w41 w42"})", "", "record.jsonl", named), 3);
+  EXPECT_EQ(tokens(R"({"question": "w30", "reply": "w41"})",
+                "no \"question\" with \"answer\"; there are question, reply", "record.jsonl", named),
+      -1);
+}
+
+// A greeting is no answer.
+TEST_F(Chat, AFirstMessageIsReadAndNotLearned) {
+  ASSERT_EQ(train("a", "pairs.jsonl", {"max_steps=3"}).exit_code, 0);
+  const Json greeting = message("assistant", "w43 w44"), question = message("user", "w30"),
+             answer = message("assistant", "w41 w42");
+  EXPECT_EQ(tokens(Json{{"messages", {greeting, question, answer}}}.dump(), "1 answers are not learned"), 3);
+  EXPECT_EQ(tokens(Json{{"messages", {greeting, question}}}.dump(), "no conversation has an answer"), -1);
+}
+
+// As of DeepSeek-R1-Distill: the answer follows a thought that the template leaves out, and may begin like its sign.
+TEST_F(Chat, APromptMayEndInWhatTheConversationLacks) {
+  const std::string turns = "{% for m in messages %}{{ 'w7' if m.role == 'user' else 'w8' }} {{ m.content }} w9 ",
+                    prompt = "{% endfor %}{% if add_generation_prompt %}w8 w20 {% endif %}";
+  folder_.write("llama/chat_template.jinja", turns + prompt);
+  ASSERT_EQ(train("a", "pairs.jsonl", {"max_steps=3"}).exit_code, 0);
+  const Json question = message("user", "w30"), answer = message("assistant", "w21 w22");
+  EXPECT_EQ(tokens(Json{{"messages", {question, answer}}}.dump()), 3);
+  EXPECT_EQ(tokens(Json{{"messages", {question, answer, question, answer}}}.dump()), 6);
+  // What cannot be told from earlier turns is left out: here the last message alone ends in w10.
+  folder_.write("llama/chat_template.jinja", turns + "{% if loop.last %}w10 {% endif %}" + prompt);
+  const Outcome outcome = train("b", "pairs.jsonl", {"max_steps=3"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.error.find("90 answers are not learned"), std::string::npos) << outcome.error;
+  EXPECT_NE(outcome.error.find("no conversation has an answer"), std::string::npos) << outcome.error;
+}
+
+TEST_F(Chat, AnUnusualRoleIsNamedOnce) {
+  folder_.write("llama/chat_template.jinja",
+      "{% for m in messages %}{% if m.role in ['user', 'assistant'] %}{{ 'w7' if m.role == 'user' else 'w8' }} "
+      "{{ m.content }} w9 {% endif %}{% endfor %}{% if add_generation_prompt %}w8 {% endif %}");
+  ASSERT_EQ(train("a", "pairs.jsonl", {"max_steps=3"}).exit_code, 0);
+  const std::string line = Json{{"messages", {message("user", "w30"), message("asistant", "w41"),
+                                                 message("user", "w30"), message("assistant", "w41")}}}
+                               .dump();
+  folder_.write("odd.jsonl", line + "\n" + line + "\n");
+  const Outcome outcome = run({"eval", folder_ / "a", "--data", folder_ / "odd.jsonl"}, {.log = "warning"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+  const size_t told = outcome.error.find("odd.jsonl:1: the role \"asistant\" is unusual");
+  EXPECT_NE(told, std::string::npos) << outcome.error;
+  EXPECT_EQ(outcome.error.find("is unusual", told + 50), std::string::npos) << outcome.error;
 }
 
 // Each answer is learned as the model sees what it answers, though the template forgets earlier answers then.
@@ -244,6 +324,14 @@ TEST_F(Chat, WhatCannotBeLearnedIsOneLine) {
   folder_.write("picture.jsonl", R"({"messages": [{"role": "user", "content": [{"type": "image"}]}]})");
   folder_.write("tools.jsonl", Json{{"messages", {message("user", "w1")}}, {"tools", "w2"}}.dump());
   folder_.write("other.jsonl", R"({"text": "w1"})");
+  folder_.write("lines.txt", R"({"prompt": "w1", "completion": "w2"})");
+  folder_.write(
+      "typo.jsonl", R"({"conversations": [{"from": "human", "value": "w1"}, {"from": "gpt", "valu": "w2"}]})");
+  folder_.write("three.jsonl", R"({"conversations": [{"from": "human", "value": 3}, {"from": "gpt", "value": "w2"}]})");
+  for (const std::string weight : {"0.5", "false"})
+    folder_.write(weight + ".jsonl", R"({"messages": [{"role": "user", "content": "w1"}, {"role": "assistant",)"
+                                     R"( "content": "w2", "weight": )" +
+                                         weight + "}]}");
   folder_.write("tool.jsonl",
       Json{{"messages", {message("user", "w1"), message("tool", "w2"), message("assistant", "w3")}}}.dump());
   for (const auto& [data, part] :
@@ -254,7 +342,14 @@ TEST_F(Chat, WhatCannotBeLearnedIsOneLine) {
           {"numbers.jsonl", "numbers.jsonl:1: \"tools\" is no list of functions"},
           {"null.jsonl", "null.jsonl:1: the conversation has a message of the role \"user\" without a \"content\""},
           {"none.jsonl", "none.jsonl:1: the conversation is an empty list"},
-          {"other.jsonl", "other.jsonl:1: there is no \"messages\""}}) {
+          {"typo.jsonl", "typo.jsonl:1: a turn from \"gpt\" has no text as its \"value\""},
+          {"three.jsonl", "three.jsonl:1: a turn from \"human\" has no text as its \"value\""},
+          {"0.5.jsonl", "0.5.jsonl:1: the conversation has a \"weight\" of 0.5, which is neither 0 nor 1"},
+          {"false.jsonl", "false.jsonl:1: the conversation has a \"weight\" of false"},
+          {"lines.txt",
+              "lines.txt:1: there is no \"messages\", nor \"conversations\", nor \"prompt\" with "
+              "\"completion\"; names of JSON lines end in .jsonl"},
+          {"other.jsonl", "with \"completion\"; there are text; --text-column"}}) {
     const Outcome outcome = train("r", data);
     EXPECT_EQ(outcome.exit_code, 2) << data;
     EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;

@@ -217,6 +217,21 @@ TEST_F(Preferences, ATokenWithoutARowInTheModelIsNamed) {
   }
 }
 
+TEST_F(Preferences, ASystemMessageMayStandBesideThem) {
+  ASSERT_EQ(train("run", "messages.jsonl", {"max_steps=3"}).exit_code, 0);
+  const std::string answers = R"("chosen": [{"role": "assistant", "content": "w41"}],
+                                 "rejected": [{"role": "assistant", "content": "w43"}]})",
+                    question = R"({"role": "user", "content": "w30"}], )";
+  const auto loss_of = [&](std::string record) {
+    std::erase(record, '\n');
+    folder_.write("record.jsonl", record);
+    return evaluation("run", {"--data", folder_ / "record.jsonl"})["loss"].get<double>();
+  };
+  const double first = loss_of(R"({"prompt": [{"role": "system", "content": "w40"}, )" + question + answers);
+  EXPECT_EQ(loss_of(R"({"system": "w40", "prompt": [)" + question + answers), first);
+  EXPECT_NE(loss_of(R"({"prompt": [)" + question + answers), first);
+}
+
 TEST_F(Preferences, ARunThatBeginsWithAnotherIsToldWhatItIsComparedWith) {
   ASSERT_EQ(train("first", "texts.jsonl", {"max_steps=2"}).exit_code, 0);
   const Outcome next = train("next", "texts.jsonl", {"max_steps=2"}, {"--init", folder_ / "first"});
@@ -233,6 +248,7 @@ TEST_F(Preferences, WhatCannotBeLearnedIsOneLine) {
                              "\r\n");
   folder_.write("mixed.jsonl", R"({"prompt": ["w1"], "chosen": "w2", "rejected": "w3"})");
   folder_.write("empty.jsonl", "");
+  folder_.write("system.jsonl", R"({"system": "w4", "prompt": "w1", "chosen": "w2", "rejected": "w3"})");
   folder_.write("question.jsonl", R"({"question": "w1", "chosen": "w2", "rejected": "w3"})");
   std::string words;
   for (int i = 0; i < 200; ++i) words += "w1 ";
@@ -247,6 +263,7 @@ TEST_F(Preferences, WhatCannotBeLearnedIsOneLine) {
            {"mixed.jsonl", "are all texts, or lists of messages"}, {"empty.jsonl", "has no pair of answers"},
            {"blank.jsonl", "blank.jsonl:1: both answers are empty"}, {"user.jsonl", "has no pair of answers"},
            {"weights.jsonl", "has no pair of answers"}, {"none.jsonl", "none.jsonl"},
+           {"system.jsonl", "system.jsonl:1: \"system\" goes with lists of messages"},
            {"question.jsonl", "question.jsonl:1: there is no \"prompt\""},
            {"long.jsonl", "has no pair of answers within 24 tokens (--set context=N takes longer ones)"}}) {
     const Outcome outcome = train("r", data);

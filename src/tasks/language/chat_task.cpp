@@ -1,6 +1,7 @@
 // Fine-tunes a language model on the assistant's turns of conversations.
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "data/examples/text/record_reader.h"
 #include "data/metrics/text_scores.h"
 #include "tasks/inference.h"
@@ -12,6 +13,8 @@
 namespace linnet {
 namespace {
 constexpr const char* kConversations = "conversations";
+using PromptFields = std::array<std::string_view, 2>;
+constexpr PromptFields kUsualFields{"prompt", "completion"};
 
 Json message(const char* role, const std::string& content) { return {{"role", role}, {"content", content}}; }
 
@@ -25,27 +28,40 @@ void append(Json& messages, const Json& part, const char* role, const std::strin
   }
 }
 
-Json messages_of(const Json& record, const std::string& where) {
+// A turn of "conversations": of ShareGPT, or a message.
+Json message_of(const Json& turn, const std::string& where) {
+  if (turn.contains("role")) return turn;
+  const Json from = turn.contains("from") ? turn["from"] : Json(),
+             *text = turn.find(turn.contains("value") ? "value" : "content");
+  const bool human = from == "human" || from == "user", system = from == "system";
+  if (!human && !system && from != "gpt" && from != "assistant")
+    fail_user(where, ": \"from\" is ", from.dump(), ", and neither human, gpt nor system");
+  if (!text || !text->is_string()) fail_user(where, ": a turn from ", from.dump(), " has no text as its \"value\"");
+  Json read = message(human ? "user" : system ? "system" : "assistant", text->text());
+  if (const Json* weight = turn.find("weight")) read["weight"] = *weight;
+  return read;
+}
+
+Json messages_of(const Json& record, const PromptFields& fields, const std::string& where) {
   Json messages = Json::array();
-  if (const Json* found = record.find("messages")) {
+  const bool usual = fields == kUsualFields;
+  if (const Json* found = record.find("messages"); usual && found) {
     messages = *found;
-  } else if (const Json* turns = record.find("conversations"); turns && turns->is_array()) {
-    for (const Json& turn : *turns) {
-      const std::string from = turn.value("from", "");
-      const bool human = from == "human" || from == "user", system = from == "system";
-      if (!human && !system && from != "gpt" && from != "assistant")
-        fail_user(where, ": \"from\" is \"", from, "\", and neither human, gpt nor system");
-      messages.push_back(message(human ? "user" : system ? "system" : "assistant", turn.value("value", "")));
-    }
-  } else if (record.contains("prompt") && record.contains("completion")) {
-    append(messages, record["prompt"], "user", where);
+  } else if (const Json* turns = record.find("conversations"); usual && turns && turns->is_array()) {
+    for (const Json& turn : *turns) messages.push_back(message_of(turn, where));
+  } else if (record.contains(fields[0]) && record.contains(fields[1])) {
+    append(messages, record[fields[0]], "user", where);
     for (Json& turn : messages)  // the completion alone is learned
       if (const Json* role = turn.find("role"); role && *role == "assistant") turn["weight"] = 0;
-    append(messages, record["completion"], "assistant", where);
+    append(messages, record[fields[1]], "assistant", where);
   } else {
-    fail_user(where, ": there is no \"messages\", nor \"prompt\" with \"completion\", nor \"conversations\"");
+    fail_user(where, ": there is no ", usual ? "\"messages\", nor \"conversations\", nor \"" : "\"", fields[0],
+        "\" with \"", fields[1], "\"; ",
+        record.contains("1") ? "names of JSON lines end in .jsonl, and tables begin with names of columns"
+                             : "there are " + joined(record.items(), ", ", &Json::Member::key),
+        "; --text-column and --label-column name the prompt and its completion");
   }
-  return training_messages(messages, where);
+  return training_messages(record, messages, where);
 }
 
 // Reads JSON lines, perhaps with "tools": {"messages": [{"role", "content"}, ...]}, {"prompt", "completion"} (texts or
@@ -56,16 +72,21 @@ std::vector<TargetedTokens> read_chats(
   const PretrainedTokenizer& tokenizer = tokenizer_of(config, language, folder);
   const int64_t longest = longest_chat(config, *language.model);
   const ChatTemplate chat(tokenizer, folder);
-  RecordReader reader(path, {});
+  PromptFields fields = kUsualFields;
+  if (!config.data.text_column.empty()) fields[0] = config.data.text_column;
+  if (!config.data.label_column.empty()) fields[1] = config.data.label_column;
+  RecordReader reader(path, fields);
   std::vector<TargetedTokens> chats;
-  int64_t all = 0, cut = 0, learned = 0, several = 0;
+  int64_t all = 0, cut = 0, learned = 0, several = 0, unclear = 0;
   for (Json record; reader.next(record); ++all) {
     const std::string where = reader.where();
-    const std::vector<LearnedText> texts =
-        render_chat(chat, messages_of(record, where), training_tools(record, where), where);
+    const Json messages = messages_of(record, fields, where);
+    const std::vector<LearnedText> texts = render_chat(chat, messages, training_tools(record, where), where);
     several += texts.size() > 1;
+    unclear += std::ranges::count_if(messages, is_learned);
     bool is_cut = false, learns = false;
     for (const LearnedText& text : texts) {
+      unclear -= std::ssize(text.learned);
       TargetedTokens found = learned_tokens(text, tokenizer);
       check_tokens(found, *language.model, where);
       is_cut |= cut_tokens(found, longest);
@@ -75,6 +96,10 @@ std::vector<TargetedTokens> read_chats(
     }
     cut += is_cut, learned += learns;
   }
+  if (unclear > 0)
+    log_warning(std::to_string(unclear) +
+                " answers are not learned: nothing stands before them, or the chat template "
+                "writes it differently once they follow");
   if (chats.empty())
     fail_user("'", path, "': no conversation has an answer of the assistant to learn",
         cut > 0 ? " within " + std::to_string(longest) + " tokens (" + longer_ones(longest, *language.model) + ")"

@@ -148,12 +148,13 @@ class PairReader {
     if (!chosen || !rejected)
       fail_user(where, ": there is no \"", chosen ? "rejected" : "chosen",
           "\"; each line has a \"prompt\", a \"chosen\" and a \"rejected\" answer");
-    if (chosen->is_array() && rejected->is_array())
-      return of_messages(prompt, *chosen, *rejected, training_tools(record, where), where);
+    if (chosen->is_array() && rejected->is_array()) return of_messages(record, where);
     if (!prompt && chosen->is_string() && rejected->is_string())
       fail_user(where, ": there is no \"prompt\"; texts need one, and lists of messages may begin with it");
     if (!chosen->is_string() || !rejected->is_string() || !prompt || !prompt->is_string())
       fail_user(where, ": \"prompt\", \"chosen\" and \"rejected\" are all texts, or lists of messages");
+    if (const Json* system = record.find("system"); system && !system->is_null() && *system != "")
+      fail_user(where, ": \"system\" goes with lists of messages; of texts it is part of the \"prompt\"");
     if (chosen->text().empty() && rejected->text().empty()) fail_user(where, ": both answers are empty");
     return {{of_text(prompt->text(), chosen->text()), of_text(prompt->text(), rejected->text())}};
   }
@@ -167,8 +168,8 @@ class PairReader {
     return tokens;
   }
 
-  PreferencePair of_messages(const Json* prompt, const Json& chosen, const Json& rejected, const std::string& tools,
-      const std::string& where) {
+  PreferencePair of_messages(const Json& record, const std::string& where) {
+    const Json *prompt = record.find("prompt"), &chosen = record["chosen"], &rejected = record["rejected"];
     Json before = Json::array();
     size_t shared = 0;  // messages that both answers begin with
     if (prompt && prompt->is_array()) {
@@ -179,22 +180,22 @@ class PairReader {
       if (prompt && prompt->is_string() && shared == 0)
         before.push_back({{"role", "user"}, {"content", prompt->text()}});
     }
+    before = training_messages(record, before, where);
+    for (Json& turn : before) turn["weight"] = 0;
     if (!chat_) chat_.emplace(tokenizer_, folder_);
+    const std::string tools = training_tools(record, where);
     return {{of_turns(before, chosen, shared, tools, where), of_turns(before, rejected, shared, tools, where)}};
   }
 
   // The turns in `answer` from `first` on.
   TargetedTokens of_turns(
       Json messages, const Json& answer, size_t first, const std::string& tools, const std::string& where) const {
-    messages = training_messages(messages, where);
-    std::ptrdiff_t turns = 0;
     for (size_t i = first; i < answer.size(); ++i) messages.push_back(answer[i]);
-    messages = training_messages(messages, where);
-    for (size_t i = first; i < answer.size(); ++i) turns += is_learned(answer[i]);
-    LearnedText text = render_chat(*chat_, messages, tools, where).back();
-    if (std::ssize(text.learned) < turns)
-      fail_user(where, ": the chat template writes the first turns of an answer differently once later ones follow");
-    text.learned.erase(text.learned.begin(), text.learned.end() - turns);
+    messages = training_messages(Json(), messages, where);
+    const LearnedText text = render_chat(*chat_, messages, tools, where).back();
+    if (std::ssize(text.learned) < std::ranges::count_if(messages, is_learned))
+      fail_user(where,
+          ": the chat template writes the prompt or the first turns of an answer differently once later ones follow");
     return learned_tokens(text, tokenizer_);
   }
 

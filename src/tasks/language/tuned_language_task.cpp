@@ -1,49 +1,71 @@
 #include "tasks/language/tuned_language_task.h"
 
 namespace linnet {
-Json training_messages(const Json& messages, const std::string& where) {
-  return template_messages(messages, [&](const std::string& why) { fail_user(where, ": the conversation ", why); });
+Json training_messages(const Json& record, const Json& messages, const std::string& where) {
+  constexpr std::array<std::string_view, 8> kRoles{
+      "system", "developer", "user", "assistant", "tool", "function", "ipython", "model"};
+  thread_local bool told = false;
+  const auto fail = [&](const std::string& why) { fail_user(where, ": the conversation ", why); };
+  Json read = template_messages(messages, fail);
+  for (const Json& each : read) {
+    const Json* weight = each.find("weight");
+    if (weight && !weight->is_null() && *weight != Json(0) && *weight != Json(1))
+      fail("has a \"weight\" of " + weight->dump() + ", which is neither 0 nor 1");
+    const std::string& role = each["role"].text();
+    if (!contains(kRoles, role) && !std::exchange(told, true))
+      log_warning(where + ": the role \"" + role + "\" is unusual; many chat templates leave such messages out");
+  }
+  const Json* system = record.find("system");
+  const std::string& first = read[0]["role"].text();
+  if (!system || system->is_null() || *system == "" || first == "system" || first == "developer") return read;
+  Json all = Json::array();
+  all.push_back({{"role", "system"}, {"content", *system}});
+  for (Json& each : read) all.push_back(std::move(each));
+  return template_messages(all, fail);
 }
 
 std::string training_tools(const Json& record, const std::string& where) {
-  const Json* tools = record.find("tools");
-  if (!tools || tools->empty() || *tools == "") return "";
-  if (!tools->is_array() || !std::ranges::all_of(*tools, &Json::is_object))
+  const Json* found = record.find("tools");
+  if (!found || found->empty() || *found == "") return "";
+  const Json tools = found->is_string() ? Json::parse_or_null(found->text(), JsonLimits::request()) : *found;
+  if (!tools.is_array() || !std::ranges::all_of(tools, &Json::is_object))
     fail_user(where, ": \"tools\" is no list of functions");
-  return tools->dump();
+  return tools.empty() ? "" : tools.dump();
 }
 
 bool is_learned(const Json& message) {
   const Json* weight = message.find("weight");
-  return message["role"] == "assistant" && !(weight && weight->is_number() && weight->get<double>() == 0);
+  return message["role"] == "assistant" && !(weight && *weight == Json(0));
 }
 
 std::vector<LearnedText> render_chat(
     const ChatTemplate& chat, const Json& messages, const std::string& tools, const std::string& where) {
   std::vector<LearnedText> texts(1);
-  Json before = Json::array();
-  const auto render = [&](bool prompt) {
+  const auto render = [&](const Json& turns, bool prompt) {
     try {
-      return chat.render(before.dump(), prompt, tools);
+      return chat.render(turns.dump(), prompt, tools);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kUser) throw;
       fail_user(where, ": ", error.what());
     }
   };
-  for (const Json& each : messages) {
-    const bool learned = is_learned(each);
-    std::string prompt;
-    if (learned) prompt = render(true);
-    before.push_back(each);
-    if (!learned) continue;
-    std::string text = render(false);
-    // Training prompts must equal generation prompts.
-    if (!text.starts_with(prompt))
-      fail_user(where,
-          ": the chat template writes a prompt differently once the answer follows; the answer cannot be "
-          "told from what it answers");
+  for (size_t i = 1; i < messages.size(); ++i) {
+    if (!is_learned(messages[i])) continue;
+    Json before = messages, whole = messages;
+    before.resize(i), whole.resize(i + 1);
+    const std::string prompt = render(before, true);
+    std::string text = render(whole, false);
+    auto begin = std::ranges::mismatch(prompt, text).in2;
+    // A prompt may end in what the text lacks, such as "<think>". What is learned is behind their common beginning, if
+    // this is longer than the turns before. Another answer tells where this one begins, which may be a "<", too.
+    if (!text.starts_with(prompt)) {
+      const std::string earlier = render(before, false);
+      before.push_back({{"role", "assistant"}, {"content", "."}});
+      begin = std::min(begin, std::ranges::mismatch(render(before, false), text).in2);
+      if (!text.starts_with(earlier) || begin - text.begin() <= std::ssize(earlier)) continue;
+    }
     if (!text.starts_with(texts.back().text)) texts.emplace_back();
-    texts.back().learned.push_back({prompt.size(), text.size()});
+    texts.back().learned.push_back({static_cast<size_t>(begin - text.begin()), text.size()});
     texts.back().text = std::move(text);
   }
   return texts;

@@ -12,9 +12,11 @@
 #include "tasks/session_task.h"
 
 namespace linnet {
-// template_messages(); user errors begin with `where`.
-Json training_messages(const Json& messages, const std::string& where);
-// A record's "tools" for ChatTemplate::render(), "" if it has none. User error unless they are a list of objects.
+// template_messages() behind the record's "system", if it has one and they do not begin with a system message. User
+// errors, also for weights other than 0 and 1, begin with `where`. The first unusual role is a warning.
+Json training_messages(const Json& record, const Json& messages, const std::string& where);
+// A record's "tools" for ChatTemplate::render(), "" if it has none. User error unless they are a list of objects, or
+// its JSON text.
 std::string training_tools(const Json& record, const std::string& where);
 bool is_learned(const Json& message);  // the assistant's are, unless their "weight" is 0
 
@@ -26,7 +28,8 @@ struct LearnedText {
 
 // Renders a conversation; the assistant's turns, including their ends, are learned. A template may render earlier turns
 // differently once later ones follow (Qwen3 drops thoughts): then there are several texts, each as the model sees it
-// when it writes the answers learned from it. User error beginning with `where` for roles that the template refuses.
+// when it writes the answers learned from it. Not learned: a first message, and what the template does not let be
+// told from earlier turns. User error beginning with `where` for roles that the template refuses.
 std::vector<LearnedText> render_chat(
     const ChatTemplate& chat, const Json& messages, const std::string& tools, const std::string& where);
 // `special`: with the tokens that the tokenizer puts around a text.
