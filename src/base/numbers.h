@@ -70,8 +70,11 @@ template <class List> void append_shortest(std::string& text, const List& number
 // "[1, 2.5]"
 template <class List> std::string list_text(const List& numbers) {
   std::string text = "[";
-  for (const auto number : numbers) text += (text.size() > 1 ? ", " : "") + shortest(number);
-  return text + "]";
+  for (const auto number : numbers) {
+    if (text.size() > 1) text += ", ";
+    append_shortest(text, number);
+  }
+  return text += ']';
 }
 
 inline std::string with_commas(int64_t number) {  // "1,234,567", for a number from 0

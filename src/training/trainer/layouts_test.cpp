@@ -1,5 +1,6 @@
 // Tensor, pipeline and data parallel together, with threads as ranks: each family trains as one rank does, with the
 // same dropout masks, and checkpoints do not tell how ranks shared the model.
+#include <string>
 #include <vector>
 #include "error_of.h"
 #include "layouts_testing.h"

@@ -66,11 +66,10 @@ template <class T, class Layout, bool kResidual> __global__ void __launch_bounds
     for (int i = 0; i < kPieces; ++i) {
       const int column = Layout::column(i);
       if (column >= width) continue;
+      // The sum is normalized as it is stored, which the gradient will read.
       float add[kVector];
       load_vector(f + column, add);
       if (drops) drop_out(mask, start + column, sample, add);
-
-      // Normalizes the sum as stored, which the gradient will read.
 #pragma unroll
       for (int j = 0; j < kVector; ++j) v[i][j] = to_float(from_float<T>(v[i][j] + add[j]));
     }

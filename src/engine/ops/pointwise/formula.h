@@ -18,35 +18,39 @@ class Number {
   double constant_ = 0;
 };
 
-// Not all of `in` are constants.
+// Not all of them are constants.
 Number apply(Scalar function, std::initializer_list<Number> in);
-inline Number operator+(Number a, Number b) { return apply(Scalar::kAdd, {a, b}); }
-inline Number operator-(Number a, Number b) { return apply(Scalar::kSub, {a, b}); }
-inline Number operator*(Number a, Number b) { return apply(Scalar::kMul, {a, b}); }
-inline Number operator/(Number a, Number b) { return apply(Scalar::kDiv, {a, b}); }
-inline Number operator>(Number a, Number b) { return apply(Scalar::kGreater, {a, b}); }
-inline Number operator-(Number x) { return apply(Scalar::kNeg, {x}); }
-inline Number operator!(Number x) { return 1 - x; }
-inline Number equal(Number a, Number b) { return apply(Scalar::kEqual, {a, b}); }
-inline Number select(Number condition, Number yes, Number no) { return apply(Scalar::kSelect, {condition, yes, no}); }
-inline Number min(Number a, Number b) { return apply(Scalar::kMin, {a, b}); }
-inline Number max(Number a, Number b) { return apply(Scalar::kMax, {a, b}); }
-inline Number pow(Number a, Number b) { return apply(Scalar::kPow, {a, b}); }
-inline Number abs(Number x) { return apply(Scalar::kAbs, {x}); }
-inline Number cos(Number x) { return apply(Scalar::kCos, {x}); }
-inline Number erf(Number x) { return apply(Scalar::kErf, {x}); }
-inline Number exp(Number x) { return apply(Scalar::kExp, {x}); }
-inline Number floor(Number x) { return apply(Scalar::kFloor, {x}); }
-inline Number log(Number x) { return apply(Scalar::kLog, {x}); }
-inline Number relu(Number x) { return apply(Scalar::kRelu, {x}); }
-inline Number round(Number x) { return apply(Scalar::kRound, {x}); }
-inline Number rsqrt(Number x) { return apply(Scalar::kRsqrt, {x}); }
-inline Number sigmoid(Number x) { return apply(Scalar::kSigmoid, {x}); }
-inline Number sin(Number x) { return apply(Scalar::kSin, {x}); }
-inline Number sqrt(Number x) { return apply(Scalar::kSqrt, {x}); }
-inline Number square(Number x) { return apply(Scalar::kSquare, {x}); }
-inline Number tanh(Number x) { return apply(Scalar::kTanh, {x}); }
-Number truncated(Number x);  // towards zero
+Number apply(Scalar function, const Number& x);
+Number apply(Scalar function, const Number& a, const Number& b);
+inline Number operator+(const Number& a, const Number& b) { return apply(Scalar::kAdd, a, b); }
+inline Number operator-(const Number& a, const Number& b) { return apply(Scalar::kSub, a, b); }
+inline Number operator*(const Number& a, const Number& b) { return apply(Scalar::kMul, a, b); }
+inline Number operator/(const Number& a, const Number& b) { return apply(Scalar::kDiv, a, b); }
+inline Number operator>(const Number& a, const Number& b) { return apply(Scalar::kGreater, a, b); }
+inline Number operator-(const Number& x) { return apply(Scalar::kNeg, x); }
+inline Number operator!(const Number& x) { return 1 - x; }
+inline Number equal(const Number& a, const Number& b) { return apply(Scalar::kEqual, a, b); }
+inline Number select(const Number& condition, const Number& yes, const Number& no) {
+  return apply(Scalar::kSelect, {condition, yes, no});
+}
+inline Number min(const Number& a, const Number& b) { return apply(Scalar::kMin, a, b); }
+inline Number max(const Number& a, const Number& b) { return apply(Scalar::kMax, a, b); }
+inline Number pow(const Number& a, const Number& b) { return apply(Scalar::kPow, a, b); }
+inline Number abs(const Number& x) { return apply(Scalar::kAbs, x); }
+inline Number cos(const Number& x) { return apply(Scalar::kCos, x); }
+inline Number erf(const Number& x) { return apply(Scalar::kErf, x); }
+inline Number exp(const Number& x) { return apply(Scalar::kExp, x); }
+inline Number floor(const Number& x) { return apply(Scalar::kFloor, x); }
+inline Number log(const Number& x) { return apply(Scalar::kLog, x); }
+inline Number relu(const Number& x) { return apply(Scalar::kRelu, x); }
+inline Number round(const Number& x) { return apply(Scalar::kRound, x); }
+inline Number rsqrt(const Number& x) { return apply(Scalar::kRsqrt, x); }
+inline Number sigmoid(const Number& x) { return apply(Scalar::kSigmoid, x); }
+inline Number sin(const Number& x) { return apply(Scalar::kSin, x); }
+inline Number sqrt(const Number& x) { return apply(Scalar::kSqrt, x); }
+inline Number square(const Number& x) { return apply(Scalar::kSquare, x); }
+inline Number tanh(const Number& x) { return apply(Scalar::kTanh, x); }
+Number truncated(const Number& x);  // towards zero
 
 // Makes the expression of one formula, with instructions in the order in which C++ evaluates it. C++ leaves the order
 // of an operator's two operands open: at most one of them may compute something, the other is named before.
