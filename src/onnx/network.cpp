@@ -31,6 +31,12 @@ std::string full_name(const OnnxNode& node) {
   return node.domain.empty() || node.domain == "ai.onnx" ? node.op : node.domain + "." + node.op;
 }
 
+// A batch normalization in training mode. Before opset 14, its results imply it.
+bool updates_statistics(const OnnxNode& node, int64_t opset) {
+  const OnnxAttribute* mode = node.find("training_mode");
+  return node.op == "BatchNormalization" && node.in.size() == 5 && (opset < 14 ? node.out.size() > 1 : mode && mode->i);
+}
+
 Initializer file_values(const OnnxModel& model, const OnnxTensor& tensor) {
   return [&model, &tensor](std::span<float> values, const Shape&, const std::function<double()>&) {
     read_floats(*element_dtype(tensor.element), tensor.data.data(), static_cast<int64_t>(values.size()), values.data());
@@ -138,8 +144,9 @@ const OnnxFunction* OnnxNetwork::find_function(const OnnxNode& node) const {
 }
 
 void OnnxNetwork::find_parameters() {
-  std::set<std::string> fixed;
+  std::set<std::string> fixed, statistics;
   visit_nodes(model_.graph.nodes, [&](const OnnxNode& node) {
+    if (updates_statistics(node, find_or(model_.opsets, node.domain, 1))) statistics.insert({node.in[3], node.in[4]});
     if (const OnnxOperatorRow* row = find_onnx_operator(full_name(node)))
       for (const size_t i : row->fixed)
         if (i < node.in.size()) fixed.insert(node.in[i]);
@@ -152,10 +159,15 @@ void OnnxNetwork::find_parameters() {
   for (const OnnxTensor* each : tensors) {
     const OnnxTensor& tensor = *each;
     const bool floats = is_float(tensor.element) && tensor.element != OnnxElement::kDouble;
+    const bool is_statistic = statistics.contains(tensor.name);
     if (!floats || tensor.dims.empty() || tensor.dims.size() > kMaxRank || tensor.elements() == 0 ||
-        fixed.contains(tensor.name))
+        (fixed.contains(tensor.name) && !is_statistic))
       continue;
     const std::span<const int64_t> dims(tensor.dims);
+    if (is_statistic) {
+      parameters_[tensor.name] = &buffers_.emplace_back(this, tensor.name, Shape(dims), file_values(model_, tensor));
+      continue;
+    }
     if (is_filters(tensor))
       own_.emplace_back(this, tensor.name, Shape{dims[0], dims[2], dims[3], dims[1]}, filters_last(model_, tensor));
     else own_.emplace_back(this, tensor.name, Shape(dims), file_values(model_, tensor));
@@ -193,7 +205,8 @@ TracedValue OnnxNetwork::initial_value(const OnnxTensor& tensor) const {
     const Tensor parameter = (*found)->tensor();
     return {.element = OnnxElement::kFloat,
         .tensor = is_filters(tensor) ? compose::channels_first(parameter) : parameter,
-        .initial = &tensor};
+        .initial = &tensor,
+        .buffer = (*found)->spec().buffer ? static_cast<const SavedBuffer*>(*found) : nullptr};
   }
   return {.element = tensor.element, .known = std::make_shared<HostTensor>(read_host_tensor(tensor))};
 }

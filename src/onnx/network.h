@@ -72,10 +72,11 @@ class OnnxNetwork : public Module {
   std::string file_;
   std::vector<OnnxValueInfo> inputs_;
   std::deque<Parameter> own_;
-  std::map<std::string, const Parameter*> parameters_;
-  std::set<std::string> filters_;  // only read as Conv's weight
-  uint32_t position_ = 0;          // of the node being traced, for messages
-  int depth_ = 0;                  // of functions within functions
+  std::deque<SavedBuffer> buffers_;                     // running statistics of batch normalizations in training mode
+  std::map<std::string, const Parameter*> parameters_;  // with buffers
+  std::set<std::string> filters_;                       // only read as Conv's weight
+  uint32_t position_ = 0;                               // of the node being traced, for messages
+  int depth_ = 0;                                       // of functions within functions
 };
 
 // Whether `path` names an ONNX file, or a folder of `linnet import` or `linnet export --onnx`.

@@ -306,6 +306,49 @@ TEST(OnnxNetwork, AnImportedFolderIsTheSameNetwork) {
   EXPECT_EQ(a.at("logits").values(), b.at("logits").values());
 }
 
+// A batch normalization in training mode, as torch.onnx.export(training=TrainingMode.TRAINING) writes it, learns
+// running statistics while the network is trained, and uses them otherwise.
+TEST(OnnxNetwork, RunningStatisticsOfTheFileAreUpdatedInTrainingAndUsedOtherwise) {
+  for (const int64_t opset : {13, 17}) {
+    OnnxModel model;
+    model.opsets[""] = opset;
+    model.graph.inputs = {{.name = "x", .element = OnnxElement::kFloat}};
+    model.graph.outputs = {{.name = "y", .element = OnnxElement::kFloat}};
+    model.graph.initializers = {float_tensor({1}, {2}, "scale"), float_tensor({1}, {1}, "bias"),
+        float_tensor({1}, {2}, "mean"), float_tensor({1}, {3}, "variance")};
+    OnnxNode node{.name = "b",
+        .op = "BatchNormalization",
+        .in = {"x", "scale", "bias", "mean", "variance"},
+        .out = {"y", "next_mean", "next_variance"},
+        .attributes = {float_attribute("momentum", 0.75F)}};
+    if (opset == 17) node.attributes.push_back(int_attribute("training_mode", 1));
+    else node.out.insert(node.out.end(), {"saved_mean", "saved_variance"});
+    model.graph.nodes = {node};
+    OnnxNetwork network(model, "norm.onnx");
+    EXPECT_EQ(network.parameters().size(), 4u);
+    const auto run_as = [&](bool training) {
+      Trace trace({.training = training});
+      const Tensor x = trace.input("x", {DType::kF32, {4, 1}});
+      trace.graph().output("y", network.run({{"x", x}}).at("y"));
+      trace.finish_buffers();
+      const std::vector<float> batch{1, 3, 5, 7};
+      NamedTensors host{{"x", HostTensor({DType::kF32, {4, 1}}, std::span<const float>(batch))}};
+      for (const ParameterSpec& spec : network.parameters()) {
+        HostTensor& values = host[spec.name] = HostTensor({DType::kF32, spec.shape});
+        initialize(spec.initializer, spec.name, 0, spec.shape, values.as<float>());
+      }
+      std::erase_if(host, [&](const auto& entry) { return !trace.graph().find_input(entry.first); });
+      return interpret(trace.finish(), host);
+    };
+    const InterpreterResult trained = run_as(true), evaluated = run_as(false);  // the batch has mean 4, variance 5
+    EXPECT_NEAR(trained.outputs.at("y")[0], 1 + 2 * (1 - 4) / std::sqrt(5), 1e-5);
+    EXPECT_NEAR(trained.states.at("mean")[0], 2 * 0.75 + 4 * 0.25, 1e-5);
+    EXPECT_NEAR(trained.states.at("variance")[0], 3 * 0.75 + 5 * 0.25, 1e-5);
+    EXPECT_NEAR(evaluated.outputs.at("y")[0], 1 + 2 * (1 - 2) / std::sqrt(3), 1e-5);
+    EXPECT_TRUE(evaluated.states.empty());
+  }
+}
+
 TEST(OnnxNetwork, AnOperatorThatIsNotThereIsNamed) {
   OnnxModel model;
   model.opsets[""] = 17;
