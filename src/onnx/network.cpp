@@ -5,6 +5,7 @@
 #include "base/fail.h"
 #include "base/files.h"
 #include "base/functions.h"
+#include "base/text.h"
 #include "engine/exec/interpreter.h"
 #include "engine/ops/movement/movement.h"
 #include "formats/safetensors.h"
@@ -29,12 +30,6 @@ void visit_nodes(const std::vector<OnnxNode>& nodes, const std::function<void(co
 
 std::string full_name(const OnnxNode& node) {
   return node.domain.empty() || node.domain == "ai.onnx" ? node.op : node.domain + "." + node.op;
-}
-
-// A batch normalization in training mode. Before opset 14, its results imply it.
-bool updates_statistics(const OnnxNode& node, int64_t opset) {
-  const OnnxAttribute* mode = node.find("training_mode");
-  return node.op == "BatchNormalization" && node.in.size() == 5 && (opset < 14 ? node.out.size() > 1 : mode && mode->i);
 }
 
 Initializer file_values(const OnnxModel& model, const OnnxTensor& tensor) {
@@ -146,7 +141,9 @@ const OnnxFunction* OnnxNetwork::find_function(const OnnxNode& node) const {
 void OnnxNetwork::find_parameters() {
   std::set<std::string> fixed, statistics;
   visit_nodes(model_.graph.nodes, [&](const OnnxNode& node) {
-    if (updates_statistics(node, find_or(model_.opsets, node.domain, 1))) statistics.insert({node.in[3], node.in[4]});
+    const OnnxAttribute* mode = node.find("training_mode");  // which before opset 14 the results imply
+    if (node.op == "BatchNormalization" && node.in.size() == 5 && (node.out.size() > 1 || (mode && mode->i != 0)))
+      statistics.insert({node.in[3], node.in[4]});
     if (const OnnxOperatorRow* row = find_onnx_operator(full_name(node)))
       for (const size_t i : row->fixed)
         if (i < node.in.size()) fixed.insert(node.in[i]);
@@ -164,14 +161,11 @@ void OnnxNetwork::find_parameters() {
         (fixed.contains(tensor.name) && !is_statistic))
       continue;
     const std::span<const int64_t> dims(tensor.dims);
-    if (is_statistic) {
-      parameters_[tensor.name] = &buffers_.emplace_back(this, tensor.name, Shape(dims), file_values(model_, tensor));
-      continue;
-    }
-    if (is_filters(tensor))
+    if (is_statistic) buffers_.emplace_back(this, tensor.name, Shape(dims), file_values(model_, tensor));
+    else if (is_filters(tensor))
       own_.emplace_back(this, tensor.name, Shape{dims[0], dims[2], dims[3], dims[1]}, filters_last(model_, tensor));
     else own_.emplace_back(this, tensor.name, Shape(dims), file_values(model_, tensor));
-    parameters_[tensor.name] = &own_.back();
+    parameters_[tensor.name] = is_statistic ? &buffers_.back() : &own_.back();
   }
   for (const OnnxValueInfo& input : model_.graph.inputs)
     if (!contains(model_.graph.initializers, input.name, &OnnxTensor::name)) inputs_.push_back(input);
@@ -233,9 +227,16 @@ std::map<std::string, Tensor> OnnxNetwork::run(const std::map<std::string, Tenso
   std::map<std::string, Tensor> results;
   Graph& graph = Trace::current().graph();
   const OnnxNode none;
-  for (auto& [name, value] : trace(graph, values)) {
-    OnnxCall call(none, 0, graph, {value});
-    results[name] = is_whole(value.element) ? call.tensor(0, DType::kI32) : call.tensor(0);
+  try {
+    for (auto& [name, value] : trace(graph, values)) {
+      OnnxCall call(none, 0, graph, {value});
+      results[name] = is_whole(value.element) ? call.tensor(0, DType::kI32) : call.tensor(0);
+    }
+  } catch (const Error& error) {  // some networks take other sizes than they declare
+    std::string problems;
+    for (const OnnxValueInfo& input : inputs_)
+      if (const TracedValue* value = find_value(values, input.name)) problems += size_problem(input, value->shape());
+    throw Error(error.kind(), error.what() + problems);
   }
   return results;
 }
@@ -380,6 +381,14 @@ void save_onnx_folder(const OnnxNetwork& network, const std::string& folder) {
         begin + static_cast<uint64_t>(written.at(tensor.name).data - written.entries().front().data);
   }
   write_onnx(model, path_in(folder, kNetworkFile));
+}
+
+std::string size_problem(const OnnxValueInfo& input, const Shape& given) {
+  const auto fits = [](const OnnxDim& dim, int64_t size) { return dim.size < 0 || dim.size == size; };
+  if (!input.has_shape || std::ranges::equal(input.dims, given.sizes(), fits)) return "";
+  const auto size_of = [](const OnnxDim& dim) { return dim.size < 0 ? "?" : std::to_string(dim.size); };
+  return text_of_parts("; input \"", input.name, "\" is [", joined(input.dims, ", ", size_of), "] in the file, got ",
+      given, ": give it such sizes (batch_size, image_size), or export it with open ones (dynamic_axes in PyTorch)");
 }
 
 int64_t head_classes(const OnnxModel& model) {

@@ -9,6 +9,7 @@
 #include "engine/exec/interpreter.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "error_of.h"
+#include "formats/safetensors.h"
 #include "models/families/pretrained.h"
 #include "models/modules/image_model.h"
 #include "models/modules/resnet.h"
@@ -347,6 +348,36 @@ TEST(OnnxNetwork, RunningStatisticsOfTheFileAreUpdatedInTrainingAndUsedOtherwise
     EXPECT_NEAR(evaluated.outputs.at("y")[0], 1 + 2 * (1 - 2) / std::sqrt(3), 1e-5);
     EXPECT_TRUE(evaluated.states.empty());
   }
+}
+
+// With sizes fixed in the file, a run refuses others; a trace fails only where the network does not take them, and then
+// names them.
+TEST(OnnxNetwork, SizesFixedInTheFileAreNamed) {
+  OnnxModel model;
+  model.opsets[""] = 17;
+  model.graph.inputs = {{.name = "x", .element = OnnxElement::kFloat, .has_shape = true, .dims = {{2, ""}, {-1, "n"}}}};
+  model.graph.outputs = {{.name = "y", .element = OnnxElement::kFloat}};
+  model.graph.initializers = {float_tensor({1}, {1}, "bias"), int64_tensor({2}, {-1, 3}, "shape")};
+  model.graph.nodes = {{.name = "a", .op = "Add", .in = {"x", "bias"}, .out = {"h"}},
+      {.name = "r", .op = "Reshape", .in = {"h", "shape"}, .out = {"y"}}};
+  OnnxNetwork network(model, "fixed.onnx");
+  const auto run_on = [&](const Shape& shape) {
+    Trace trace;
+    network.run({{"x", trace.input("x", {DType::kF32, shape})}});
+  };
+  EXPECT_EQ(error_of([&] { run_on({2, 3}); }), "no error");
+  EXPECT_EQ(error_of([&] { run_on({3, 2}); }), "no error");
+  EXPECT_PRED2(has_text, error_of([&] { run_on({4, 4}); }), "input \"x\" is [2, ?] in the file, got [4, 4]");
+
+  const Folder folder;
+  const auto run_file = [&](const Shape& shape) {
+    const std::vector<float> values(static_cast<size_t>(shape.elements()));
+    const std::vector<SafetensorsTensor> tensors{{"x", {DType::kF32, shape}, values.data()}};
+    save_safetensors(folder / "x.safetensors", tensors);
+    run_onnx_file(network, folder / "x.safetensors", folder / "y.safetensors", {.threads = 1});
+  };
+  EXPECT_EQ(error_of([&] { run_file({2, 3}); }), "no error");
+  EXPECT_PRED2(has_text, error_of([&] { run_file({3, 2}); }), "input \"x\" is [2, ?] in the file, got [3, 2]");
 }
 
 TEST(OnnxNetwork, AnOperatorThatIsNotThereIsNamed) {

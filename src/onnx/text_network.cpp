@@ -179,11 +179,6 @@ OnnxModel OnnxTextModel::with_parameters(const ParameterLayout& layout, const fl
   for (OnnxTensor& tensor : model.graph.initializers)
     if (network_->is_parameter(tensor.name))
       tensor = network_->trained_tensor(tensor, parameters + slots.at(tensor.name)->offset);
-  for (OnnxNode& node : model.graph.nodes) {
-    if (node.op != "BatchNormalization") continue;
-    std::erase_if(node.attributes, [](const OnnxAttribute& each) { return each.name == "training_mode"; });
-    node.out.resize(1);
-  }
   if (!head_) return model;
   const ParameterSlot &weight = *slots.at(kHead + std::string(".weight")),
                       &bias = *slots.at(kHead + std::string(".bias"));
