@@ -259,6 +259,8 @@ TEST(OnnxNetwork, TrainsLikeTheModelItCameFrom) {
   save_onnx(layout, flat.data(), onnx_files(cnn)[0].source, folder / "model.onnx");
   const std::unique_ptr<OnnxNetwork> network = load_onnx(folder / "model.onnx");
   EXPECT_EQ(network->parameter_count(), layout.parameter_count());
+  EXPECT_EQ(network->model().producer, "linnet");
+  EXPECT_FALSE(network->model().producer_version.empty());
 
   constexpr int64_t kBatch = 4;
   const auto loss_of = [&](Trace& trace, const std::function<Tensor(Tensor)>& logits_of) -> Loss {
