@@ -243,6 +243,11 @@ class ConvReluPool(_Layer):
     def __init__(
         self, inputs: int, outputs: int, mean: typing.Sequence[float] = (), deviation: typing.Sequence[float] = ()
     ) -> None:
+        for name, given in (("mean", mean), ("deviation", deviation)):
+            if not hasattr(given, "__iter__"):
+                raise UserError(
+                    f"ConvReluPool's {name} has a number for each channel, and {given!r} was given; filters are 3 x 3"
+                )
         spec = _linnet.conv_relu_pool_layer(inputs, outputs, list(mean), list(deviation))
         super().__init__(spec, f"{inputs}, {outputs}")
 

@@ -685,6 +685,11 @@ def test_a_second_derivative_that_is_not_there_is_said() -> None:
         recorded(loss)
 
 
+def test_a_size_given_to_a_convolution_of_one_size_is_named() -> None:
+    with pytest.raises(ln.UserError, match="ConvReluPool's mean has a number for each channel, and 3 was given"):
+        ln.ConvReluPool(4, 6, 3)  # type: ignore[arg-type]
+
+
 def test_slices_of_a_dataset_are_lists_of_samples() -> None:
     data = ln.Dataset(x=np.arange(5, dtype=np.int32))
     assert [int(sample["x"]) for sample in data[-4:4:2]] == [1, 3]

@@ -326,6 +326,8 @@ OutputFolder::~OutputFolder() { ::rmdir(path_.c_str()); }  // which fails if the
 std::string missing_model_hint(const std::string& path) {
   if (path.ends_with(".bin") || path.ends_with(".pt") || path.ends_with(".pth"))
     return "; take the folder that holds it and a config.json";
+  if (path.ends_with(".onnx") && file_exists(path))
+    return "; `linnet onnx run` runs it, `linnet train ... --set model.from=" + path + "` trains it";
   if (file_exists(path + "/adapter_config.json"))
     return "; it holds an adapter: take the model's folder, with --adapter " + path;
   if (file_exists(path + "/0_Transformer/config.json"))

@@ -33,6 +33,8 @@ Tensor OnnxCall::tensor(size_t i) { return tensor(i, traced_dtype(element(i))); 
 
 Tensor OnnxCall::tensor(size_t i, DType dtype) {
   const TracedValue& value = in(i);
+  if (!value.tensor.defined() && dtype == DType::kF32 && is_whole(value.element))
+    return values(value.shape(), value.known->values(), dtype);
   if (!value.tensor.defined()) return cast(constant(value), dtype);
   // Whole numbers that were computed as f32 skip the way through f64.
   const Node* producer = producer_of(value.tensor);

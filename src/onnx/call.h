@@ -14,6 +14,7 @@ namespace linnet {
 // A value of an ONNX graph during its conversion. Floats of up to 32 bits are computed as f32, doubles as f64, truth
 // values as 0 and 1 in f32, whole numbers as f64 (exact up to 2^53), but i32 as inputs of the graph (token ids).
 
+class SavedBuffer;  // models/nn/module.h
 struct TracedQuantization;
 
 struct TracedValue {
@@ -22,6 +23,7 @@ struct TracedValue {
   Tensor tensor = {};
   std::shared_ptr<const HostTensor> known = {};
   const OnnxTensor* initial = nullptr;                          // of a parameter: its values in the file
+  const SavedBuffer* buffer = nullptr;                          // of a statistic that training updates
   std::shared_ptr<const TracedQuantization> quantization = {};  // null: none known
 
   Shape shape() const { return tensor.defined() ? tensor.shape() : known->type().shape; }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <set>
 #include "base/fail.h"
+#include "base/log.h"
 #include "onnx/save_onnx.h"
 
 namespace linnet {
@@ -193,6 +194,15 @@ void set_int8(OnnxModel& model, OnnxPrecision precision, const InputScales& inpu
     std::erase_if(weights, [&](const auto& entry) { return input_scale_of(entry.first, input_scales) == 0; });
     round_inputs(model, weights, input_scales);
   }
+  int64_t all = 0, chosen = 0;
+  for (const OnnxTensor& tensor : model.graph.initializers) {
+    all += tensor.element == OnnxElement::kFloat ? tensor.elements() : 0;
+    chosen += weights.contains(tensor.name) ? tensor.elements() : 0;
+  }
+  if (chosen < all / 4)
+    log_warning(text_of_parts("--precision ", enum_name(precision), " gives ", 100 * chosen / all,
+        "% of the numbers 8 bits: not embeddings and filters of imported networks, with int8-dynamic no filters at "
+        "all"));
   quantize_weights(model.graph, weights, dynamic ? 63 : 127);
   if (!dynamic) return dequantize_weights(model, weights);
   each_graph(model.graph, [&](OnnxGraph& graph) { multiply_whole_numbers_in(graph, weights); });

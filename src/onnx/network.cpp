@@ -5,6 +5,7 @@
 #include "base/fail.h"
 #include "base/files.h"
 #include "base/functions.h"
+#include "base/text.h"
 #include "engine/exec/interpreter.h"
 #include "engine/ops/movement/movement.h"
 #include "formats/safetensors.h"
@@ -138,8 +139,11 @@ const OnnxFunction* OnnxNetwork::find_function(const OnnxNode& node) const {
 }
 
 void OnnxNetwork::find_parameters() {
-  std::set<std::string> fixed;
+  std::set<std::string> fixed, statistics;
   visit_nodes(model_.graph.nodes, [&](const OnnxNode& node) {
+    const OnnxAttribute* mode = node.find("training_mode");  // which before opset 14 the results imply
+    if (node.op == "BatchNormalization" && node.in.size() == 5 && (node.out.size() > 1 || (mode && mode->i != 0)))
+      statistics.insert({node.in[3], node.in[4]});
     if (const OnnxOperatorRow* row = find_onnx_operator(full_name(node)))
       for (const size_t i : row->fixed)
         if (i < node.in.size()) fixed.insert(node.in[i]);
@@ -152,14 +156,16 @@ void OnnxNetwork::find_parameters() {
   for (const OnnxTensor* each : tensors) {
     const OnnxTensor& tensor = *each;
     const bool floats = is_float(tensor.element) && tensor.element != OnnxElement::kDouble;
+    const bool is_statistic = statistics.contains(tensor.name);
     if (!floats || tensor.dims.empty() || tensor.dims.size() > kMaxRank || tensor.elements() == 0 ||
-        fixed.contains(tensor.name))
+        (fixed.contains(tensor.name) && !is_statistic))
       continue;
     const std::span<const int64_t> dims(tensor.dims);
-    if (is_filters(tensor))
+    if (is_statistic) buffers_.emplace_back(this, tensor.name, Shape(dims), file_values(model_, tensor));
+    else if (is_filters(tensor))
       own_.emplace_back(this, tensor.name, Shape{dims[0], dims[2], dims[3], dims[1]}, filters_last(model_, tensor));
     else own_.emplace_back(this, tensor.name, Shape(dims), file_values(model_, tensor));
-    parameters_[tensor.name] = &own_.back();
+    parameters_[tensor.name] = is_statistic ? &buffers_.back() : &own_.back();
   }
   for (const OnnxValueInfo& input : model_.graph.inputs)
     if (!contains(model_.graph.initializers, input.name, &OnnxTensor::name)) inputs_.push_back(input);
@@ -193,7 +199,8 @@ TracedValue OnnxNetwork::initial_value(const OnnxTensor& tensor) const {
     const Tensor parameter = (*found)->tensor();
     return {.element = OnnxElement::kFloat,
         .tensor = is_filters(tensor) ? compose::channels_first(parameter) : parameter,
-        .initial = &tensor};
+        .initial = &tensor,
+        .buffer = (*found)->spec().buffer ? static_cast<const SavedBuffer*>(*found) : nullptr};
   }
   return {.element = tensor.element, .known = std::make_shared<HostTensor>(read_host_tensor(tensor))};
 }
@@ -220,9 +227,16 @@ std::map<std::string, Tensor> OnnxNetwork::run(const std::map<std::string, Tenso
   std::map<std::string, Tensor> results;
   Graph& graph = Trace::current().graph();
   const OnnxNode none;
-  for (auto& [name, value] : trace(graph, values)) {
-    OnnxCall call(none, 0, graph, {value});
-    results[name] = is_whole(value.element) ? call.tensor(0, DType::kI32) : call.tensor(0);
+  try {
+    for (auto& [name, value] : trace(graph, values)) {
+      OnnxCall call(none, 0, graph, {value});
+      results[name] = is_whole(value.element) ? call.tensor(0, DType::kI32) : call.tensor(0);
+    }
+  } catch (const Error& error) {  // some networks take other sizes than they declare
+    std::string problems;
+    for (const OnnxValueInfo& input : inputs_)
+      if (const TracedValue* value = find_value(values, input.name)) problems += size_problem(input, value->shape());
+    throw Error(error.kind(), error.what() + problems);
   }
   return results;
 }
@@ -367,6 +381,14 @@ void save_onnx_folder(const OnnxNetwork& network, const std::string& folder) {
         begin + static_cast<uint64_t>(written.at(tensor.name).data - written.entries().front().data);
   }
   write_onnx(model, path_in(folder, kNetworkFile));
+}
+
+std::string size_problem(const OnnxValueInfo& input, const Shape& given) {
+  const auto fits = [](const OnnxDim& dim, int64_t size) { return dim.size < 0 || dim.size == size; };
+  if (!input.has_shape || std::ranges::equal(input.dims, given.sizes(), fits)) return "";
+  const auto size_of = [](const OnnxDim& dim) { return dim.size < 0 ? "?" : std::to_string(dim.size); };
+  return text_of_parts("; input \"", input.name, "\" is [", joined(input.dims, ", ", size_of), "] in the file, got ",
+      given, ": give it such sizes (batch_size, image_size), or export it with open ones (dynamic_axes in PyTorch)");
 }
 
 int64_t head_classes(const OnnxModel& model) {

@@ -72,10 +72,11 @@ class OnnxNetwork : public Module {
   std::string file_;
   std::vector<OnnxValueInfo> inputs_;
   std::deque<Parameter> own_;
-  std::map<std::string, const Parameter*> parameters_;
-  std::set<std::string> filters_;  // only read as Conv's weight
-  uint32_t position_ = 0;          // of the node being traced, for messages
-  int depth_ = 0;                  // of functions within functions
+  std::deque<SavedBuffer> buffers_;                     // running statistics of batch normalizations in training mode
+  std::map<std::string, const Parameter*> parameters_;  // with buffers
+  std::set<std::string> filters_;                       // only read as Conv's weight
+  uint32_t position_ = 0;                               // of the node being traced, for messages
+  int depth_ = 0;                                       // of functions within functions
 };
 
 // Whether `path` names an ONNX file, or a folder of `linnet import` or `linnet export --onnx`.
@@ -93,6 +94,9 @@ int64_t head_classes(const OnnxModel& model);
 // Gives that layer, if any, so many outputs unless it has them: a weight drawn by its name, zeros as bias.
 void replace_head(OnnxModel& model, int64_t classes);
 
+// "; input ... is ..." if a shape differs from the sizes that the file declares, and what to do; else "".
+std::string size_problem(const OnnxValueInfo& input, const Shape& given);
+
 // Of a run on a file's arrays: `linnet onnx run`.
 struct OnnxRunOptions {
   int threads = 0;       // 0: all the process may use
@@ -108,7 +112,7 @@ struct OnnxRunReport {
 };
 
 // `inputs` and `outputs`: safetensors files with a tensor per input and output of the network. Whole numbers must fit
-// 32 bits; outputs are F32 or I32. User error naming a missing or unknown input.
+// 32 bits; outputs are F32 or I32. User error naming a missing, unknown or misshapen input.
 OnnxRunReport run_onnx_file(
     OnnxNetwork& network, const std::string& inputs, const std::string& outputs, const OnnxRunOptions& options = {});
 

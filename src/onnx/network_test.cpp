@@ -9,6 +9,7 @@
 #include "engine/exec/interpreter.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "error_of.h"
+#include "formats/safetensors.h"
 #include "models/families/pretrained.h"
 #include "models/modules/image_model.h"
 #include "models/modules/resnet.h"
@@ -258,6 +259,8 @@ TEST(OnnxNetwork, TrainsLikeTheModelItCameFrom) {
   save_onnx(layout, flat.data(), onnx_files(cnn)[0].source, folder / "model.onnx");
   const std::unique_ptr<OnnxNetwork> network = load_onnx(folder / "model.onnx");
   EXPECT_EQ(network->parameter_count(), layout.parameter_count());
+  EXPECT_EQ(network->model().producer, "linnet");
+  EXPECT_FALSE(network->model().producer_version.empty());
 
   constexpr int64_t kBatch = 4;
   const auto loss_of = [&](Trace& trace, const std::function<Tensor(Tensor)>& logits_of) -> Loss {
@@ -304,6 +307,79 @@ TEST(OnnxNetwork, AnImportedFolderIsTheSameNetwork) {
   const NamedTensors a = run_imported(folder / "model.onnx", {{"images", images}}),
                      b = run_imported(folder / "imported", {{"images", images}});
   EXPECT_EQ(a.at("logits").values(), b.at("logits").values());
+}
+
+// A batch normalization in training mode, as torch.onnx.export(training=TrainingMode.TRAINING) writes it, learns
+// running statistics while the network is trained, and uses them otherwise.
+TEST(OnnxNetwork, RunningStatisticsOfTheFileAreUpdatedInTrainingAndUsedOtherwise) {
+  for (const int64_t opset : {13, 17}) {
+    OnnxModel model;
+    model.opsets[""] = opset;
+    model.graph.inputs = {{.name = "x", .element = OnnxElement::kFloat}};
+    model.graph.outputs = {{.name = "y", .element = OnnxElement::kFloat}};
+    model.graph.initializers = {float_tensor({1}, {2}, "scale"), float_tensor({1}, {1}, "bias"),
+        float_tensor({1}, {2}, "mean"), float_tensor({1}, {3}, "variance")};
+    OnnxNode node{.name = "b",
+        .op = "BatchNormalization",
+        .in = {"x", "scale", "bias", "mean", "variance"},
+        .out = {"y", "next_mean", "next_variance"},
+        .attributes = {float_attribute("momentum", 0.75F)}};
+    if (opset == 17) node.attributes.push_back(int_attribute("training_mode", 1));
+    else node.out.insert(node.out.end(), {"saved_mean", "saved_variance"});
+    model.graph.nodes = {node};
+    OnnxNetwork network(model, "norm.onnx");
+    EXPECT_EQ(network.parameters().size(), 4u);
+    const auto run_as = [&](bool training) {
+      Trace trace({.training = training});
+      const Tensor x = trace.input("x", {DType::kF32, {4, 1}});
+      trace.graph().output("y", network.run({{"x", x}}).at("y"));
+      trace.finish_buffers();
+      const std::vector<float> batch{1, 3, 5, 7};
+      NamedTensors host{{"x", HostTensor({DType::kF32, {4, 1}}, std::span<const float>(batch))}};
+      for (const ParameterSpec& spec : network.parameters()) {
+        HostTensor& values = host[spec.name] = HostTensor({DType::kF32, spec.shape});
+        initialize(spec.initializer, spec.name, 0, spec.shape, values.as<float>());
+      }
+      std::erase_if(host, [&](const auto& entry) { return !trace.graph().find_input(entry.first); });
+      return interpret(trace.finish(), host);
+    };
+    const InterpreterResult trained = run_as(true), evaluated = run_as(false);  // the batch has mean 4, variance 5
+    EXPECT_NEAR(trained.outputs.at("y")[0], 1 + 2 * (1 - 4) / std::sqrt(5), 1e-5);
+    EXPECT_NEAR(trained.states.at("mean")[0], 2 * 0.75 + 4 * 0.25, 1e-5);
+    EXPECT_NEAR(trained.states.at("variance")[0], 3 * 0.75 + 5 * 0.25, 1e-5);
+    EXPECT_NEAR(evaluated.outputs.at("y")[0], 1 + 2 * (1 - 2) / std::sqrt(3), 1e-5);
+    EXPECT_TRUE(evaluated.states.empty());
+  }
+}
+
+// With sizes fixed in the file, a run refuses others; a trace fails only where the network does not take them, and then
+// names them.
+TEST(OnnxNetwork, SizesFixedInTheFileAreNamed) {
+  OnnxModel model;
+  model.opsets[""] = 17;
+  model.graph.inputs = {{.name = "x", .element = OnnxElement::kFloat, .has_shape = true, .dims = {{2, ""}, {-1, "n"}}}};
+  model.graph.outputs = {{.name = "y", .element = OnnxElement::kFloat}};
+  model.graph.initializers = {float_tensor({1}, {1}, "bias"), int64_tensor({2}, {-1, 3}, "shape")};
+  model.graph.nodes = {{.name = "a", .op = "Add", .in = {"x", "bias"}, .out = {"h"}},
+      {.name = "r", .op = "Reshape", .in = {"h", "shape"}, .out = {"y"}}};
+  OnnxNetwork network(model, "fixed.onnx");
+  const auto run_on = [&](const Shape& shape) {
+    Trace trace;
+    network.run({{"x", trace.input("x", {DType::kF32, shape})}});
+  };
+  EXPECT_EQ(error_of([&] { run_on({2, 3}); }), "no error");
+  EXPECT_EQ(error_of([&] { run_on({3, 2}); }), "no error");
+  EXPECT_PRED2(has_text, error_of([&] { run_on({4, 4}); }), "input \"x\" is [2, ?] in the file, got [4, 4]");
+
+  const Folder folder;
+  const auto run_file = [&](const Shape& shape) {
+    const std::vector<float> values(static_cast<size_t>(shape.elements()));
+    const std::vector<SafetensorsTensor> tensors{{"x", {DType::kF32, shape}, values.data()}};
+    save_safetensors(folder / "x.safetensors", tensors);
+    run_onnx_file(network, folder / "x.safetensors", folder / "y.safetensors", {.threads = 1});
+  };
+  EXPECT_EQ(error_of([&] { run_file({2, 3}); }), "no error");
+  EXPECT_PRED2(has_text, error_of([&] { run_file({3, 2}); }), "input \"x\" is [2, ?] in the file, got [3, 2]");
 }
 
 TEST(OnnxNetwork, AnOperatorThatIsNotThereIsNamed) {

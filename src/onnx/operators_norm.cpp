@@ -1,6 +1,8 @@
 // Normalizations.
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/norm/norm.h"
+#include "models/nn/module.h"
+#include "models/nn/trace.h"
 #include "onnx/compose.h"
 
 namespace linnet {
@@ -18,26 +20,33 @@ Tensor scaled_channels(const OnnxCall& call, Tensor x, Tensor weight, Tensor bia
   return scaled(call, x, compose::by_channel(weight, rank), compose::by_channel(bias, rank));
 }
 
-// A factor and a summand per channel from learned statistics, or from those of x in training mode.
+// A factor and a summand per channel from learned statistics, or from those of x in training mode. Running statistics
+// of the file are updated while the network is trained, and are the learned ones otherwise.
 void batch_normalization(OnnxCall& call) {
   const DType dtype = traced_dtype(call.element());
   const int rank = call.shape().rank();
   const double epsilon = call.real("epsilon", 1e-5), momentum = call.real("momentum", 0.9);
   const Tensor mean = call.tensor(3, dtype), variance = call.tensor(4, dtype);
+  const SavedBuffer *mean_buffer = call.in(3).buffer, *variance_buffer = call.in(4).buffer;
+  const bool is_trained = Trace::find() && Trace::find()->options().training;
   // Before opset 14, the results imply training mode.
-  if (call.flag("training_mode") || (call.opset() < 14 && call.is_wanted(1))) {
+  if ((call.flag("training_mode") || (call.opset() < 14 && call.is_wanted(1))) && (is_trained || !mean_buffer)) {
     if (rank < 2) call.fail("training_mode is set for a tensor of shape ", call.shape().text());
     const BatchNormResult found =
         batch_norm(compose::channels_last(call.tensor(0)), call.tensor(1, dtype), call.tensor(2, dtype), epsilon);
     const auto running = [&](Tensor before, Tensor now) {
       return elementwise(call, {before, now}, [=](Number a, Number b) { return a * momentum + b * (1 - momentum); });
     };
-    if (call.is_wanted(1)) call.set(1, running(mean, found.mean), call.element());
-    if (call.is_wanted(2)) call.set(2, running(variance, found.variance), call.element());
+    const Tensor next_mean = running(mean, found.mean), next_variance = running(variance, found.variance);
+    if (mean_buffer) mean_buffer->update(next_mean);
+    if (variance_buffer) variance_buffer->update(next_variance);
+    call.set(1, next_mean, call.element());
+    call.set(2, next_variance, call.element());
     if (call.is_wanted(3)) call.set(3, found.mean, call.element());
     if (call.is_wanted(4)) call.set(4, found.variance, call.element());
     return call.set(compose::channels_first(found.y));
   }
+  for (size_t i = 1; i < call.results(); ++i) call.set(i, i % 2 == 1 ? mean : variance, call.element());
   const Tensor factor = elementwise(call, {call.tensor(1, dtype), variance},
       [=](Number weight, Number variance) { return weight * rsqrt(variance + epsilon); });
   const Tensor summand = elementwise(call, {call.tensor(2, dtype), mean, factor},
@@ -245,8 +254,8 @@ void fused_matmul(OnnxCall& call) {
 
 OnnxOperatorRows norm_operators() {
   return {
-      {"BatchNormalization", batch_normalization, "in training mode with the statistics of the batch, evaluated too",
-          {3, 4}},
+      {"BatchNormalization", batch_normalization,
+          "in training mode with the statistics of the batch while the network is trained", {3, 4}},
       {"GroupNormalization", group_normalization},
       {"InstanceNormalization", instance_normalization},
       {"LayerNormalization", layer_normalization},

@@ -212,7 +212,7 @@ TracedValue less_zero(OnnxCall& call, size_t operand, size_t zero) {
 // For a zero point known only at run time: sums of codes less the middle, less the zero point's excess times the sums
 // of those weights that meet the image rather than padding.
 std::optional<Tensor> convolution_of_bytes(OnnxCall& call, const TracedValue& w) {
-  if (!w.quantization || !call.has(2) || call.is_known(2) || call.shape(2).elements() != 1 ||
+  if (!w.quantization || !w.quantization->codes || !call.has(2) || call.is_known(2) || call.shape(2).elements() != 1 ||
       call.integer("group", 1) != 1)
     return std::nullopt;
   const double middle = call.element() == OnnxElement::kUint8 ? 128 : 0;
@@ -222,8 +222,15 @@ std::optional<Tensor> convolution_of_bytes(OnnxCall& call, const TracedValue& w)
   const Tensor sums = conv_of(call, x, w);
   Shape image = x.shape();
   image.set(0, 1), image.set(1, 1);
-  const Tensor channel_sums = compose::axis_from_end(sum_last(compose::axis_to_end(w.tensor, 1)), 1);
-  const Tensor weights = conv_of(call, {.tensor = call.uniform(1, image, DType::kF32)}, {.tensor = channel_sums});
+  const TracedQuantization& q = *w.quantization;
+  Shape filters = q.codes->type().shape;
+  const int64_t taps = filters.elements(2, filters.rank()), each = filters[1] * taps;
+  filters.set(1, 1);
+  std::vector<double> sums_of_channels(filters.elements());
+  for (int64_t i = 0; i < q.codes->type().shape.elements(); ++i)
+    sums_of_channels[i / each * taps + i % taps] += (*q.codes)[i] - q.zeros[q.zeros.size() > 1 ? i / each : 0];
+  const Tensor weights = conv_of(call, {.tensor = call.uniform(1, image, DType::kF32)},
+      {.tensor = call.values(filters, sums_of_channels, DType::kF32)});
   return less_rest(call, sums, reshape(call.tensor(2, DType::kF32), {}), weights, middle);
 }
 

@@ -41,7 +41,11 @@ HostTensor input_values(const SafetensorsEntry& entry) {
 std::map<std::string, HostTensor> read_inputs(const OnnxNetwork& network, const std::string& path) {
   const SafetensorsFile file(path, SafetensorsTypes::kAll);
   std::map<std::string, HostTensor> inputs;
-  for (const OnnxValueInfo& info : network.inputs()) inputs[info.name] = input_values(file.at(info.name));
+  for (const OnnxValueInfo& info : network.inputs()) {
+    inputs[info.name] = input_values(file.at(info.name));
+    const std::string problem = size_problem(info, inputs[info.name].type().shape);
+    if (!problem.empty()) fail_user("'", path, "' does not fit", problem);
+  }
   for (const SafetensorsEntry& entry : file.entries())
     if (!inputs.contains(entry.name)) fail_user("'", path, "': the network has no input \"", entry.name, "\"");
   return inputs;

@@ -313,7 +313,7 @@ OnnxModel make_onnx(
   OnnxModel model;
   model.ir_version = options.opset >= 17 ? 8 : 7;
   model.opsets[""] = options.opset;
-  model.producer = "linnet";
+  model.producer = "linnet", model.producer_version = LINNET_VERSION;
   model.graph = builder.finish("linnet");
   return model;
 }

@@ -71,19 +71,6 @@ void add_head(OnnxGraph& graph, const std::string& features, bool mean, const Sh
   logits.dims = {graph.inputs.front().dims.empty() ? OnnxDim{} : graph.inputs.front().dims.front(), {weight[0], ""}};
   graph.outputs = {logits};
 }
-
-std::string sizes_text(const std::vector<OnnxDim>& dims) {
-  return joined(dims, " x ", [](const OnnxDim& dim) { return dim.size >= 0 ? std::to_string(dim.size) : "?"; });
-}
-
-// The first axis is the batch; open sizes fit.
-void check_sizes(const OnnxValueInfo& input, const std::vector<int64_t>& images) {
-  for (size_t i = 0; i < images.size(); ++i)
-    if (input.dims[i + 1].size >= 0 && input.dims[i + 1].size != images[i])
-      fail_user("the network takes images of ", sizes_text({input.dims.begin() + 1, input.dims.end()}),
-          ", and the data's are ", sizes_text({{images[0]}, {images[1]}, {images[2]}}),
-          " (data.image_size scales them; pictures in color have 3 channels, grey ones 1)");
-}
 }  // namespace
 
 OnnxTextModel::OnnxTextModel(std::unique_ptr<OnnxNetwork> network, int64_t classes, int64_t longest)
@@ -197,8 +184,11 @@ OnnxImageModel::OnnxImageModel(std::unique_ptr<OnnxNetwork> network, const Image
     fail_user("a network for images takes one tensor of four axes and gives one; this one has ", inputs.size(),
         " inputs and ", network_->outputs().size(), " outputs");
   takes_bytes_ = inputs[0].element == OnnxElement::kUint8;
-  if (inputs[0].has_shape && takes_bytes_) check_sizes(inputs[0], {images.height, images.width, images.channels});
-  if (inputs[0].has_shape && !takes_bytes_) check_sizes(inputs[0], {images.channels, images.height, images.width});
+  Shape given = takes_bytes_ ? Shape{1, images.height, images.width, images.channels}
+                             : Shape{1, images.channels, images.height, images.width};
+  if (inputs[0].has_shape && inputs[0].dims[0].size >= 0) given.set(0, inputs[0].dims[0].size);  // others may do
+  if (const std::string problem = size_problem(inputs[0], given); !problem.empty())
+    fail_user("the network takes other images (pictures in color have 3 channels, grey ones 1)", problem);
   adopt(*network_, "");
 }
 

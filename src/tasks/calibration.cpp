@@ -134,6 +134,7 @@ StaticScales calibrate(const CalibrationRequest& request) {
   if (is_gguf(request.model))
     fail_user(name, " is a file of llama.cpp: quantize the folder that `linnet convert` makes of it");
   if (!file_exists(request.model)) fail_user("there is no folder ", name);
+  folder_quantization(request.model, "int8");  // an error for models that keep their weights
   if (const auto scales = read_static_scales(request.model))
     fail_user(name, " is quantized already (by ", scales->method, "): quantize the model it was made of");
   const std::vector<std::string> examples = read_examples(request);
@@ -150,9 +151,8 @@ StaticScales calibrate(const CalibrationRequest& request) {
   std::erase_if(scales.input_scales, [&](const auto& scale) { return matches_any(scale.first, request.keep); });
   if (scales.input_scales.empty())
     fail_user(name,
-        " has no linear layer or convolution of at least 16 features from 32 numbers or more that is not kept in "
-        "fp32: there is "
-        "nothing to quantize");
+        " has no linear layer or convolution of at least 16 features from 32 numbers or more that is not kept in fp32: "
+        "there is nothing to quantize");
   return scales;
 }
 

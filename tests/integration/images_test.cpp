@@ -64,6 +64,16 @@ TEST_F(Images, AnOnnxNetworkIsTrained) {
   const Outcome packed = run({"pack", folder_ / "other", "-o", folder_ / "other.linnet"});
   EXPECT_EQ(packed.exit_code, 2);
   EXPECT_NE(packed.error.find("has the network of an ONNX file"), std::string::npos) << packed.error;
+  const std::string kept = "whose weights cannot be quantized: they stay in fp32";
+  expect_user_error(run({"eval", folder_ / "other", "--quantize", "int4-weights"}), kept);
+  const Arguments calibration{"--calibrate", folder_ / "three", "-o", folder_ / "quantized"};
+  for (const std::string& model : {folder_ / "other", file}) {
+    Arguments quantize{"quantize", model};
+    quantize.insert(quantize.end(), calibration.begin(), calibration.end());
+    expect_user_error(run(quantize), kept);
+  }
+  expect_user_error(run({"eval", file}), "--set model.from=" + file + "` trains it");
+  expect_user_error(run({"export", folder_ / "other", "--out", folder_ / "none"}), "no model folder of its network");
   std::filesystem::remove(file);
   const Outcome evaluated = run({"eval", folder_ / "again", "--json"});
   ASSERT_EQ(evaluated.exit_code, 0) << evaluated.error;
@@ -93,6 +103,10 @@ TEST_F(Images, AResidualNetworkIsFineTuned) {
   ASSERT_EQ(train_images("first", small).exit_code, 0);
   const std::string out = folder_ / "out", again = folder_ / "again";
   ASSERT_EQ(run({"export", folder_ / "first", "--out", out}).exit_code, 0);
+  // What stays in 32 bits is said.
+  const Outcome dynamic =
+      run({"export", folder_ / "first", "--onnx", folder_ / "dynamic", "--precision", "int8-dynamic"}, {.log = "info"});
+  EXPECT_NE(dynamic.error.find("% of the numbers 8 bits"), std::string::npos) << dynamic.error;
   std::filesystem::remove(out + "/images.json");  // torchvision's files have no names of classes
   Arguments tune{"--set", "data.dir=" + three_classes(), "--set", "model.from=" + out + "/model.safetensors", "--set",
       "freeze=conv1.*,bn1.*,layer1.*", "--set", "class_weights=balanced", "--set", "max_steps=40"};
@@ -116,6 +130,22 @@ TEST_F(Images, AResidualNetworkIsFineTuned) {
   EXPECT_TRUE(scores["classes"].contains("2"));
   EXPECT_EQ(scores["confusion"].size(), 3u);
   EXPECT_TRUE(scores.contains("f1_macro"));
+}
+
+TEST_F(Images, WhatDoesNotFitThePicturesIsRefused) {
+  write_pictures(folder_, 2);
+  const auto train = [&](const std::string& setting) {
+    return run({"train", "images", "--data", folder_ / "pictures", "--run", folder_ / "my run", "--set",
+                   "image_size=12", "--steps", "2", "--batch", "2", "--set", setting},
+        {.log = "info"});
+  };
+  EXPECT_NE(train("augment_shift=0").error.find("or set fewer aside (data.held_out"), std::string::npos);
+  write_pictures(folder_, 60);
+  for (const char* setting : {"augment_shift=13", "augment_cutout=13"})
+    EXPECT_NE(train(setting).error.find("may not exceed the images' size, 12 x 12"), std::string::npos) << setting;
+  const Outcome trained = train("augment_shift=1");
+  ASSERT_EQ(trained.exit_code, 0) << trained.error;
+  EXPECT_NE(trained.error.find("`linnet info '" + folder_ / "my run" + "'`"), std::string::npos) << trained.error;
 }
 
 TEST_F(Images, FoldersOfPicturesOfAnySize) {

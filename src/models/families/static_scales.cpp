@@ -72,6 +72,9 @@ void write_static_scales(const std::string& folder, const StaticScales& scales) 
 
 WeightQuantization folder_quantization(
     const std::string& folder, const std::string& word, const std::vector<std::string>& keep) {
+  const bool has_network = folder.ends_with(".onnx") || file_exists(folder + "/network.onnx");
+  if (has_network && (word.starts_with("int") || word == "static"))
+    fail_user("'", folder, "' has a network from an ONNX file, whose weights cannot be quantized: they stay in fp32");
   if (!word.empty() && word != "static") return quantization_of(folder, parse_quantization(word, keep));
   if (WeightQuantization packed = quantization_of(folder, {}); word.empty() && packed.any()) {
     const auto scales = packed.linear == WeightFormat::kInt8 ? read_static_scales(folder) : std::nullopt;

@@ -22,7 +22,7 @@ void write_static_scales(const std::string& folder, const StaticScales& scales);
 
 // How to run the model in `folder`: as it was packed; else by `word` and `keep`, those of --quantize and --keep. No
 // word or "static": static int8 if the folder has scales; without them "static" is a user error. Without a word, files
-// of llama.cpp keep their blocks. Other words: parse_quantization().
+// of llama.cpp keep their blocks. Other words: parse_quantization(). User error for 8 and 4 bits of ONNX networks.
 WeightQuantization folder_quantization(
     const std::string& folder, const std::string& word, const std::vector<std::string>& keep = {});
 }  // namespace linnet

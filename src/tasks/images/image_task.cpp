@@ -41,12 +41,15 @@ void check_image_classes(const ImageDataset& train, const std::string& directory
   if (train.classes() < 2) fail_user("'", directory, "' has one class only: there is nothing to tell apart");
   for (int64_t i = 0; i < train.classes(); ++i)
     if (!contains(train.labels, static_cast<int32_t>(i)))
-      fail_user(
-          "'", directory, "': class '", train.class_names[i], "' has no image to train on after a part was set aside");
+      fail_user("'", directory, "': class '", train.class_names[i],
+          "' has no image to train on after a part was set aside: ",
+          "add images to it, or set fewer aside (data.held_out, data.held_out_images)");
 }
 
 Augmentation augmentation_of(const Config& config, const ImageFormat& format) {
   const DataConfig& data = config.data;
+  if (std::max(data.augment_shift, data.augment_cutout) > std::min(format.height, format.width))
+    fail_user("augment_shift and augment_cutout may not exceed the images' size, ", format.height, " x ", format.width);
   return {.shift = data.augment_shift,
       .mirror = data.augment_mirror,
       .cutout = data.augment_cutout,
@@ -142,7 +145,7 @@ class ImageTask : public SessionTask {
   std::unique_ptr<Session> make_session(const Config& config, bool verify) override {
     // Images that are decoded or augmented on the fly are not kept on the device.
     const bool several = format_.problem != TextProblem::kOneClass;
-    const bool as_they_are = in_memory_ && !several && !augmentation_of(config, format_).any();
+    const bool as_they_are = !augmentation_of(config, format_).any() && in_memory_ && !several;
     std::vector<int64_t> counts(format_.class_names.size());
     for (const int32_t label : train_.labels) counts[label] += !several;
     for (size_t i = 0; i < train_.numbers.size(); ++i) counts[i % counts.size()] += train_.numbers[i] > 0.5f;
@@ -291,8 +294,8 @@ void export_image_run(const std::string& folder, const std::string& out) {
   const ImageFormat format = ImageFormat::load(folder);
   if (config.model.architecture == "vit" && format.network.empty()) return export_vit(folder, config, format, out);
   if (resnet_depth_of(config, format) == 0)
-    fail_user("'", folder, "': the architecture \"", config.model.architecture,
-        "\" has no model folder that other programs read; `linnet export --onnx` writes an ONNX file");
+    fail_user("'", folder, "': there is no model folder of its network that other programs read; `linnet export ",
+        folder, " --onnx DIR` writes an ONNX file");
   ImageSession session(config, format, false);
   take_run_weights(session, folder);
   const OutputFolder made(out);

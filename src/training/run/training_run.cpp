@@ -362,7 +362,7 @@ class TrainingRun {
     if (!is_first_rank()) return;
     reporter_->clear();
     log_info(stopped_ ? fmt::format("stopped at step {} and saved; --resume goes on from there", progress_.step)
-                      : fmt::format("the run is in '{0}'; `linnet info {0}` says what became of it", folder_.path()));
+                      : fmt::format("the run is in '{0}'; `linnet info '{0}'` says what became of it", folder_.path()));
   }
 
   const TrainRequest& request_;
