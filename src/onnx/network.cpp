@@ -140,9 +140,17 @@ const OnnxFunction* OnnxNetwork::find_function(const OnnxNode& node) const {
 
 void OnnxNetwork::find_parameters() {
   std::set<std::string> fixed, statistics;
+  std::map<std::string, int> readers;
+  visit_nodes(model_.graph.nodes, [&](const OnnxNode& node) {
+    for (const std::string& name : node.in) ++readers[name];
+  });
+  const auto is_own = [&](const std::string& name) {  // of one operator: exporters let equal values be shared
+    return readers[name] == 1 && contains(model_.graph.initializers, name, &OnnxTensor::name);
+  };
   visit_nodes(model_.graph.nodes, [&](const OnnxNode& node) {
     const OnnxAttribute* mode = node.find("training_mode");  // which before opset 14 the results imply
-    if (node.op == "BatchNormalization" && node.in.size() == 5 && (node.out.size() > 1 || (mode && mode->i != 0)))
+    if (node.op == "BatchNormalization" && node.in.size() == 5 && (node.out.size() > 1 || (mode && mode->i != 0)) &&
+        is_own(node.in[3]) && is_own(node.in[4]))
       statistics.insert({node.in[3], node.in[4]});
     if (const OnnxOperatorRow* row = find_onnx_operator(full_name(node)))
       for (const size_t i : row->fixed)

@@ -352,6 +352,22 @@ TEST(OnnxNetwork, RunningStatisticsOfTheFileAreUpdatedInTrainingAndUsedOtherwise
   }
 }
 
+// Exporters let equal initializers be shared: a weight that is also a variance is no running statistic.
+TEST(OnnxNetwork, SharedInitializersAreNoRunningStatistics) {
+  OnnxModel model;
+  model.opsets[""] = 17;
+  model.graph.inputs = {{.name = "x", .element = OnnxElement::kFloat}};
+  model.graph.outputs = {{.name = "y", .element = OnnxElement::kFloat}};
+  model.graph.initializers = {float_tensor({1}, {1}, "ones"), float_tensor({1}, {0}, "zeros")};
+  model.graph.nodes = {{.name = "b",
+      .op = "BatchNormalization",
+      .in = {"x", "ones", "zeros", "zeros", "ones"},
+      .out = {"y"},
+      .attributes = {int_attribute("training_mode", 1)}}};
+  OnnxNetwork network(model, "norm.onnx");
+  EXPECT_TRUE(network.parameters().empty());  // fixed values, as of all statistics that are not learned
+}
+
 // With sizes fixed in the file, a run refuses others; a trace fails only where the network does not take them, and then
 // names them.
 TEST(OnnxNetwork, SizesFixedInTheFileAreNamed) {

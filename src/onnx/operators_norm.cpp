@@ -28,9 +28,10 @@ void batch_normalization(OnnxCall& call) {
   const double epsilon = call.real("epsilon", 1e-5), momentum = call.real("momentum", 0.9);
   const Tensor mean = call.tensor(3, dtype), variance = call.tensor(4, dtype);
   const SavedBuffer *mean_buffer = call.in(3).buffer, *variance_buffer = call.in(4).buffer;
-  const bool is_trained = Trace::find() && Trace::find()->options().training;
+  const bool is_trained = Trace::find() && Trace::find()->options().training,
+             has_running = mean_buffer && variance_buffer;
   // Before opset 14, the results imply training mode.
-  if ((call.flag("training_mode") || (call.opset() < 14 && call.is_wanted(1))) && (is_trained || !mean_buffer)) {
+  if ((call.flag("training_mode") || (call.opset() < 14 && call.is_wanted(1))) && (is_trained || !has_running)) {
     if (rank < 2) call.fail("training_mode is set for a tensor of shape ", call.shape().text());
     const BatchNormResult found =
         batch_norm(compose::channels_last(call.tensor(0)), call.tensor(1, dtype), call.tensor(2, dtype), epsilon);
@@ -38,8 +39,7 @@ void batch_normalization(OnnxCall& call) {
       return elementwise(call, {before, now}, [=](Number a, Number b) { return a * momentum + b * (1 - momentum); });
     };
     const Tensor next_mean = running(mean, found.mean), next_variance = running(variance, found.variance);
-    if (mean_buffer) mean_buffer->update(next_mean);
-    if (variance_buffer) variance_buffer->update(next_variance);
+    if (has_running) mean_buffer->update(next_mean), variance_buffer->update(next_variance);
     call.set(1, next_mean, call.element());
     call.set(2, next_variance, call.element());
     if (call.is_wanted(3)) call.set(3, found.mean, call.element());

@@ -76,8 +76,10 @@ Number apply(Scalar function, std::initializer_list<Number> in) {
   return {e, e.apply(function, refs[0], refs[1], refs[2])};
 }
 
-Number apply(Scalar function, const Number& x) { return apply(function, std::initializer_list{x}); }
-Number apply(Scalar function, const Number& a, const Number& b) { return apply(function, std::initializer_list{a, b}); }
+Number apply(Scalar function, const Number& x) { return apply(function, std::initializer_list<Number>{x}); }
+Number apply(Scalar function, const Number& a, const Number& b) {
+  return apply(function, std::initializer_list<Number>{a, b});
+}
 
 Number truncated(const Number& x) { return select(0 > x, -floor(-x), floor(x)); }
 }  // namespace formula
