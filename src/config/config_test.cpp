@@ -25,7 +25,6 @@ std::string invalid(std::initializer_list<const char*> settings) {
   for (const char* setting : settings) set_value(config, setting);
   return error_of([&] { validate(config); });
 }
-#define EXPECT_CONTAINS(text, part) EXPECT_PRED2(has_text, text, part)
 
 TEST(Config, KeysFlatOrInSections) {
   const Config flat = parse_config("d_model = 64\nlearning_rate = 1\nbatch_size = 3\ntie_head = true\n", "flat");
@@ -65,15 +64,16 @@ TEST(Config, KeysOfOtherTasksAreRefused) {
   EXPECT_EQ(error_of([&] { check_setting_belongs(mnist, "dropout=0.1"); }),
       "--set dropout=0.1: task = \"images\" with architecture = \"cnn\" has no \"dropout\"; in [model] it has "
       "architecture, from, filters");
-  EXPECT_CONTAINS(error_of([&] { check_setting_belongs(mnist, "num_layers=6"); }), "has no \"num_encoder_layers\"");
+  EXPECT_PRED2(
+      has_text, error_of([&] { check_setting_belongs(mnist, "num_layers=6"); }), "has no \"num_encoder_layers\"");
   check_setting_belongs(mnist, "train.learning_rate=1");
   check_setting_belongs(load_config("mini-gpt"), "num_layers=6");
   check_keys_belong(mnist);
   mnist.model.dropout = 0.5;
-  EXPECT_CONTAINS(error_of([&] { check_keys_belong(mnist); }), "config: task = \"images\"");
+  EXPECT_PRED2(has_text, error_of([&] { check_keys_belong(mnist); }), "config: task = \"images\"");
   Config dates = load_config("dates");
   dates.data.text = "a";
-  EXPECT_CONTAINS(error_of([&] { check_keys_belong(dates); }), "has no \"text\"; in [data] it has task, ");
+  EXPECT_PRED2(has_text, error_of([&] { check_keys_belong(dates); }), "has no \"text\"; in [data] it has task, ");
   // What `linnet presets NAME` prints, and a run folder holds, lists all keys.
   for (const Preset& preset : presets()) check_keys_belong(parse_config(to_toml(load_config(preset.name), true), "p"));
 }
@@ -84,7 +84,7 @@ TEST(Config, SettingsThatTheModelFolderDecidesAreRefused) {
   EXPECT_EQ(error_of([&] { check_setting_belongs(chat, "dropout=0.3"); }),
       "--set dropout=0.3: the model folder decides \"dropout\" (model.from = \"models/chat\")");
   for (const char* setting : {"model.d_model=64", "num_layers=2", "max_seq_len=64", "tie_head=true"})
-    EXPECT_CONTAINS(error_of([&] { check_setting_belongs(chat, setting); }), "the model folder decides");
+    EXPECT_PRED2(has_text, error_of([&] { check_setting_belongs(chat, setting); }), "the model folder decides");
   for (const char* setting : {"architecture=llama", "model.from=b", "context=64", "lora.rank=2"})
     check_setting_belongs(chat, setting);
   check_keys_belong(chat);
@@ -101,7 +101,7 @@ TEST(Config, KeysOfImagesAndVisionTransformersAreChecked) {
   const auto refused = [](const std::vector<std::string>& settings, const std::string& part) {
     Config config = load_config("vit-tiny");
     for (const std::string& setting : settings) set_value(config, setting);
-    EXPECT_CONTAINS(error_of([&] { validate(config); }), part);
+    EXPECT_PRED2(has_text, error_of([&] { validate(config); }), part);
   };
   refused({"image_memory=much"}, "image_memory = \"much\" is not an amount; write for example 4GiB or 500MB");
   refused({"image_memory=2"}, "image_memory = \"2\": give a unit, such as 2GB");
@@ -112,9 +112,9 @@ TEST(Config, KeysOfImagesAndVisionTransformersAreChecked) {
   validate(vit);
   for (const char* setting : {"num_layers=6", "patch_size=2", "augment_rotate=10", "augment_mixup=0.4"})
     check_setting_belongs(vit, setting);
-  EXPECT_CONTAINS(error_of([&] { check_setting_belongs(vit, "depth=20"); }), "has no \"depth\"");
-  EXPECT_CONTAINS(
-      error_of([&] { check_setting_belongs(load_config("mnist"), "patch_size=2"); }), "has no \"patch_size\"");
+  EXPECT_PRED2(has_text, error_of([&] { check_setting_belongs(vit, "depth=20"); }), "has no \"depth\"");
+  EXPECT_PRED2(has_text, error_of([&] { check_setting_belongs(load_config("mnist"), "patch_size=2"); }),
+      "has no \"patch_size\"");
   Config layers = vit;
   set_value(layers, "num_layers=4");  // both stacks, of which it has one
   check_keys_belong(layers);
@@ -126,7 +126,7 @@ TEST(Config, KeysOfImagesAndVisionTransformersAreChecked) {
 TEST(Config, PathsThatTomlCannotHoldAreRefused) {
   Config config;
   config.data.train_source = config.data.train_target = "caf\xE9.txt";
-  EXPECT_CONTAINS(error_of([&] { validate(config); }), "train_source: byte 4 of ");
+  EXPECT_PRED2(has_text, error_of([&] { validate(config); }), "train_source: byte 4 of ");
 }
 
 TEST(Config, MisspeltKeysNameLineAndNearest) {
@@ -137,11 +137,11 @@ TEST(Config, MisspeltKeysNameLineAndNearest) {
   EXPECT_EQ(parse_error("[modle]\nd_model = 1"), "config.toml:1: unknown section [modle] (did you mean [model]?)");
   EXPECT_EQ(parse_error("[train]\nd_model = 64"),
       "config.toml:2: unknown key \"train.d_model\" (\"d_model\" belongs in [model])");
-  EXPECT_CONTAINS(parse_error("num_layer = 1"), "did you mean \"num_layers\"?");
-  EXPECT_CONTAINS(parse_error("lr = 1"), "did you mean \"learning_rate\"?");
-  EXPECT_CONTAINS(parse_error("Batch-Size = 1"), "did you mean \"batch_size\"?");
+  EXPECT_PRED2(has_text, parse_error("num_layer = 1"), "did you mean \"num_layers\"?");
+  EXPECT_PRED2(has_text, parse_error("lr = 1"), "did you mean \"learning_rate\"?");
+  EXPECT_PRED2(has_text, parse_error("Batch-Size = 1"), "did you mean \"batch_size\"?");
   EXPECT_EQ(parse_error("xylophone = 1"), "config.toml:1: unknown key \"xylophone\"");
-  EXPECT_CONTAINS(parse_error("smoothing = 1"), "did you mean \"label_smoothing\"?");
+  EXPECT_PRED2(has_text, parse_error("smoothing = 1"), "did you mean \"label_smoothing\"?");
 }
 
 TEST(Config, WrongTypesAndValuesNameTheExpected) {
@@ -150,29 +150,29 @@ TEST(Config, WrongTypesAndValuesNameTheExpected) {
   EXPECT_EQ(parse_error("dropout = true"), "config.toml:1: \"dropout\" must be a number, got true");
   EXPECT_EQ(parse_error("tie_head = 1"), "config.toml:1: \"tie_head\" must be true or false, got 1");
   EXPECT_EQ(parse_error("task = 1"), "config.toml:1: \"task\" must be a text in quotes, got 1");
-  EXPECT_CONTAINS(parse_error("d_model = [64]"), "must be a single value, not a list");
-  EXPECT_CONTAINS(parse_error("d_model = {a = 1}"), "unknown section [d_model]");
-  EXPECT_CONTAINS(parse_error("[model]\nd_model = {a = 1}"), "must be a single value, not a section");
-  EXPECT_CONTAINS(parse_error("d_model = 2020-01-01"), "must be a single value, not a date or time");
+  EXPECT_PRED2(has_text, parse_error("d_model = [64]"), "must be a single value, not a list");
+  EXPECT_PRED2(has_text, parse_error("d_model = {a = 1}"), "unknown section [d_model]");
+  EXPECT_PRED2(has_text, parse_error("[model]\nd_model = {a = 1}"), "must be a single value, not a section");
+  EXPECT_PRED2(has_text, parse_error("d_model = 2020-01-01"), "must be a single value, not a date or time");
   EXPECT_EQ(
       parse_error("\nd_model = -64"), "config.toml:2: \"d_model\" must be at least 2 and at most 1073741824, got -64");
-  EXPECT_CONTAINS(parse_error("d_model = 0"), "must be at least 2");
+  EXPECT_PRED2(has_text, parse_error("d_model = 0"), "must be at least 2");
   EXPECT_EQ(parse_error("dropout = 1.0"), "config.toml:1: \"dropout\" must be at least 0 and below 1, got 1.0");
-  EXPECT_CONTAINS(parse_error("dropout = nan"), "got nan");
-  EXPECT_CONTAINS(parse_error("learning_rate = inf"), "got inf");
+  EXPECT_PRED2(has_text, parse_error("dropout = nan"), "got nan");
+  EXPECT_PRED2(has_text, parse_error("learning_rate = inf"), "got inf");
   EXPECT_EQ(parse_error("norm = \"prae\""),
       "config.toml:1: \"norm\" must be one of \"post\", \"pre\", got \"prae\" (did you mean \"pre\"?)");
 }
 
 TEST(Config, DuplicatesAndBrokenSyntaxNameTheLine) {
-  EXPECT_CONTAINS(parse_error("d_model = 64\nd_model = 32"), "config.toml:2: ");
+  EXPECT_PRED2(has_text, parse_error("d_model = 64\nd_model = 32"), "config.toml:2: ");
   EXPECT_EQ(parse_error("d_model = 64\n[model]\nd_model = 32"), "config.toml:3: \"d_model\" is already set in line 1");
-  EXPECT_CONTAINS(parse_error("d_model = 64\nd_ff = \n"), "config.toml:2: ");
-  EXPECT_CONTAINS(parse_error("d_model = 64\n\n[model\n"), "config.toml:3: ");
-  EXPECT_CONTAINS(parse_error("task = \"\xff\""), "config.toml:1: ");
-  EXPECT_CONTAINS(parse_error("d_model = 64\n\xC3\xA4 = 1"), "config.toml:2: ");
-  EXPECT_CONTAINS(parse_error("d_model = 64 \xC3\xA4"), "config.toml:1: ");
-  EXPECT_CONTAINS(parse_error("d_model = 99999999999999999999"), "config.toml:1: ");
+  EXPECT_PRED2(has_text, parse_error("d_model = 64\nd_ff = \n"), "config.toml:2: ");
+  EXPECT_PRED2(has_text, parse_error("d_model = 64\n\n[model\n"), "config.toml:3: ");
+  EXPECT_PRED2(has_text, parse_error("task = \"\xff\""), "config.toml:1: ");
+  EXPECT_PRED2(has_text, parse_error("d_model = 64\n\xC3\xA4 = 1"), "config.toml:2: ");
+  EXPECT_PRED2(has_text, parse_error("d_model = 64 \xC3\xA4"), "config.toml:1: ");
+  EXPECT_PRED2(has_text, parse_error("d_model = 99999999999999999999"), "config.toml:1: ");
 }
 
 TEST(Config, SetTakesPlainAndPrefixedKeys) {
@@ -200,30 +200,32 @@ TEST(Config, SetNamesItsArgument) {
   EXPECT_EQ(set_error("d_model="), "--set d_model=: \"d_model\" must be a whole number, got \"\"");
   EXPECT_EQ(set_error("d_model=6x"), "--set d_model=6x: \"d_model\" must be a whole number, got \"6x\"");
   EXPECT_EQ(set_error("tie_head=yes"), "--set tie_head=yes: \"tie_head\" must be true or false, got \"yes\"");
-  EXPECT_CONTAINS(set_error("model.learning_rate=1"), "belongs in [train]");
-  EXPECT_CONTAINS(set_error("dropout=nan"), "must be at least 0 and below 1, got nan");
-  EXPECT_CONTAINS(set_error("d_model=99999999999999999999"), "must be a whole number");
-  EXPECT_CONTAINS(set_error("data_dir=\xff"), "not valid UTF-8");
-  EXPECT_CONTAINS(set_error("dir=x"), "unknown key");
+  EXPECT_PRED2(has_text, set_error("model.learning_rate=1"), "belongs in [train]");
+  EXPECT_PRED2(has_text, set_error("dropout=nan"), "must be at least 0 and below 1, got nan");
+  EXPECT_PRED2(has_text, set_error("d_model=99999999999999999999"), "must be a whole number");
+  EXPECT_PRED2(has_text, set_error("data_dir=\xff"), "not valid UTF-8");
+  EXPECT_PRED2(has_text, set_error("dir=x"), "unknown key");
 }
 
 TEST(Config, ImpossibleCombinationsGiveTheFigures) {
   EXPECT_EQ(invalid({}), "no error");
   EXPECT_EQ(invalid({"num_heads=7"}), "config: d_model = 256 is not divisible by num_heads = 7");
-  EXPECT_CONTAINS(invalid({"d_model=63", "num_heads=1"}), "d_model = 63 is odd");
-  EXPECT_CONTAINS(invalid({"share_embeddings=true", "joint_vocab=false"}), "share_embeddings needs joint_vocab");
+  EXPECT_PRED2(has_text, invalid({"d_model=63", "num_heads=1"}), "d_model = 63 is odd");
+  EXPECT_PRED2(has_text, invalid({"share_embeddings=true", "joint_vocab=false"}), "share_embeddings needs joint_vocab");
   EXPECT_EQ(invalid({"d_model=1073741824", "d_ff=1073741824", "num_layers=1000"}),
       "config: the parameters would take 7.38e+22 bytes, beyond any memory");
-  EXPECT_CONTAINS(invalid({"batch_size=1073741824", "batch_tokens=0", "max_seq_len=1073741824"}), "a batch would take");
-  EXPECT_CONTAINS(invalid({"batch_size=0", "batch_tokens=0"}), "both 0");
-  EXPECT_CONTAINS(invalid({"batch_tokens=100"}), "batch_tokens = 100 does not hold one sentence of max_seq_len = 256");
-  EXPECT_CONTAINS(invalid({"learning_rate=0"}), "learning_rate must be above 0");
-  EXPECT_CONTAINS(invalid({"train_source=a"}), "train_source is given without train_target");
-  EXPECT_CONTAINS(invalid({"train_source=a", "train_target=b", "train_tsv=c"}), "both given");
-  EXPECT_CONTAINS(invalid({"task=dates", "train_tsv=c"}), "makes its own data");
+  EXPECT_PRED2(
+      has_text, invalid({"batch_size=1073741824", "batch_tokens=0", "max_seq_len=1073741824"}), "a batch would take");
+  EXPECT_PRED2(has_text, invalid({"batch_size=0", "batch_tokens=0"}), "both 0");
+  EXPECT_PRED2(
+      has_text, invalid({"batch_tokens=100"}), "batch_tokens = 100 does not hold one sentence of max_seq_len = 256");
+  EXPECT_PRED2(has_text, invalid({"learning_rate=0"}), "learning_rate must be above 0");
+  EXPECT_PRED2(has_text, invalid({"train_source=a"}), "train_source is given without train_target");
+  EXPECT_PRED2(has_text, invalid({"train_source=a", "train_target=b", "train_tsv=c"}), "both given");
+  EXPECT_PRED2(has_text, invalid({"task=dates", "train_tsv=c"}), "makes its own data");
   Config broken;
   broken.model.dropout = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_CONTAINS(error_of([&] { validate(broken); }), "\"dropout\" must be");
+  EXPECT_PRED2(has_text, error_of([&] { validate(broken); }), "\"dropout\" must be");
 }
 
 TEST(Config, RankZeroLeavesAPresetsAdaptersOut) {
@@ -233,7 +235,7 @@ TEST(Config, RankZeroLeavesAPresetsAdaptersOut) {
     EXPECT_EQ(config.lora, LoraConfig{}) << preset;
     validate(config);
     set_value(config, "lora.alpha=8");
-    EXPECT_CONTAINS(error_of([&] { validate(config); }), "lora.alpha = 8.0 needs lora.rank");
+    EXPECT_PRED2(has_text, error_of([&] { validate(config); }), "lora.alpha = 8.0 needs lora.rank");
   }
 }
 
@@ -249,7 +251,8 @@ TEST(Config, PreferencesNeedABetaAndSmoothTheLabelsOfDpoAlone) {
   EXPECT_EQ(problem("orpo", "beta=0"), "no error");
   EXPECT_EQ(problem("dpo", "label_smoothing=0.1"), "no error");
   for (const char* method : {"ipo", "orpo"})
-    EXPECT_CONTAINS(problem(method, "label_smoothing=0.1"), "label_smoothing is of preferences.method = \"dpo\"");
+    EXPECT_PRED2(
+        has_text, problem(method, "label_smoothing=0.1"), "label_smoothing is of preferences.method = \"dpo\"");
 }
 
 TEST(Config, PresetsLoadValidateAndSurviveTheirOwnText) {
@@ -262,8 +265,8 @@ TEST(Config, PresetsLoadValidateAndSurviveTheirOwnText) {
   }
   EXPECT_EQ(error_of([] { load_config("date"); }),
       "no preset and no file is called \"date\" (did you mean the preset \"dates\"?)");
-  EXPECT_CONTAINS(error_of([] { load_config("missing.toml"); }), "cannot read 'missing.toml'");
-  EXPECT_CONTAINS(error_of([] { load_config("src/config"); }), "Is a directory");
+  EXPECT_PRED2(has_text, error_of([] { load_config("missing.toml"); }), "cannot read 'missing.toml'");
+  EXPECT_PRED2(has_text, error_of([] { load_config("src/config"); }), "Is a directory");
 }
 
 TEST(Config, AFileMayBeginWithAPreset) {
@@ -275,7 +278,7 @@ TEST(Config, AFileMayBeginWithAPreset) {
   EXPECT_EQ(regress.train.optimizer, wanted.train.optimizer);
   EXPECT_EQ(error_of([] { parse_config("seed = 1\npreset = \"clasify\"", "a.toml"); }),
       "a.toml:2: there is no preset \"clasify\" (did you mean the preset \"classify\"?)");
-  EXPECT_CONTAINS(error_of([] { parse_config("preset = 3", "a.toml"); }), "a.toml:1: there is no preset");
+  EXPECT_PRED2(has_text, error_of([] { parse_config("preset = 3", "a.toml"); }), "a.toml:1: there is no preset");
 }
 
 TEST(Config, ImagesThatStartFromAVitsFolderHaveItsArchitecture) {
@@ -297,11 +300,11 @@ TEST(Config, TheExampleIsThePreset) {
 TEST(Config, ACommentedConfigurationHasOnlyTheKeysOfItsTask) {
   const std::string images = to_toml(load_config("mnist"), true), pairs = to_toml(load_config("multi30k"), true);
   for (const char* key : {"\nfilters = ", "\nimage_size = "}) {
-    EXPECT_CONTAINS(images, key);
+    EXPECT_PRED2(has_text, images, key);
     EXPECT_EQ(pairs.find(key), pairs.npos) << key;
   }
   for (const char* key : {"\nnum_heads = ", "\ntokenizer = ", "\ndropout = "}) {
-    EXPECT_CONTAINS(pairs, key);
+    EXPECT_PRED2(has_text, pairs, key);
     EXPECT_EQ(images.find(key), images.npos) << key;
   }
 }
@@ -383,7 +386,7 @@ TEST(Config, ATeacherGoesWithDataParallelAlone) {
   config.distillation.teacher = "folder", config.train.sample_length = 0;
   for (const char* parallel : {"tensor=2", "pipeline=2", "data=2,tensor=2"}) {
     config.train.parallel = parallel;
-    EXPECT_CONTAINS(error_of([&] { validate(config); }), "a teacher goes with data parallel alone");
+    EXPECT_PRED2(has_text, error_of([&] { validate(config); }), "a teacher goes with data parallel alone");
   }
   for (const char* parallel : {"", "data=2", "tensor=1"}) {
     config.train.parallel = parallel;

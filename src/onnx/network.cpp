@@ -148,7 +148,7 @@ void OnnxNetwork::find_parameters() {
     return readers[name] == 1 && contains(model_.graph.initializers, name, &OnnxTensor::name);
   };
   visit_nodes(model_.graph.nodes, [&](const OnnxNode& node) {
-    const OnnxAttribute* mode = node.find("training_mode");  // which before opset 14 the results imply
+    const OnnxAttribute* mode = node.find("training_mode");  // before opset 14 several results mean it
     if (node.op == "BatchNormalization" && node.in.size() == 5 && (node.out.size() > 1 || (mode && mode->i != 0)) &&
         is_own(node.in[3]) && is_own(node.in[4]))
       statistics.insert({node.in[3], node.in[4]});

@@ -134,7 +134,7 @@ StaticScales calibrate(const CalibrationRequest& request) {
   if (is_gguf(request.model))
     fail_user(name, " is a file of llama.cpp: quantize the folder that `linnet convert` makes of it");
   if (!file_exists(request.model)) fail_user("there is no folder ", name);
-  folder_quantization(request.model, "int8");  // an error for models that keep their weights
+  folder_quantization(request.model, "int8");  // user error for networks of ONNX files
   if (const auto scales = read_static_scales(request.model))
     fail_user(name, " is quantized already (by ", scales->method, "): quantize the model it was made of");
   const std::vector<std::string> examples = read_examples(request);

@@ -196,7 +196,7 @@ TEST_F(Chat, AFirstMessageIsReadAndNotLearned) {
   ASSERT_EQ(train("a", "pairs.jsonl", {"max_steps=3"}).exit_code, 0);
   const Json greeting = message("assistant", "w43 w44"), question = message("user", "w30"),
              answer = message("assistant", "w41 w42");
-  EXPECT_EQ(tokens(Json{{"messages", {greeting, question, answer}}}.dump(), "1 answers are not learned"), 3);
+  EXPECT_EQ(tokens(Json{{"messages", {greeting, question, answer}}}.dump(), "answers that are not learned: 1."), 3);
   EXPECT_EQ(tokens(Json{{"messages", {greeting, question}}}.dump(), "no conversation has an answer"), -1);
 }
 
@@ -213,7 +213,7 @@ TEST_F(Chat, APromptMayEndInWhatTheConversationLacks) {
   folder_.write("llama/chat_template.jinja", turns + "{% if loop.last %}w10 {% endif %}" + prompt);
   const Outcome outcome = train("b", "pairs.jsonl", {"max_steps=3"});
   EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_NE(outcome.error.find("90 answers are not learned"), std::string::npos) << outcome.error;
+  EXPECT_NE(outcome.error.find("answers that are not learned: 90."), std::string::npos) << outcome.error;
   EXPECT_NE(outcome.error.find("no conversation has an answer"), std::string::npos) << outcome.error;
 }
 

@@ -207,7 +207,7 @@ TEST_F(Related, ShardsAreJudgedByWholeBatches) {
     const Outcome trained = run(arguments, {.log = "warning"});
     ASSERT_EQ(trained.exit_code, 0) << trained.error;
     EXPECT_EQ(lines(trained.error).size(), 1u) << trained.error;
-    EXPECT_NE(trained.error.find("the 2 of its shard, not of the batch's 8"), std::string::npos) << trained.error;
+    EXPECT_NE(trained.error.find("the 2 of its shard, not with the batch's 8"), std::string::npos) << trained.error;
     const Metrics judged = of_split(read_metrics(folder_ / "run"), "valid").back();
     EXPECT_NEAR(std::stod(judged.loss), evaluate(folder_ / "run", "data.tsv")["loss"].get<double>(), 1e-4);
     std::filesystem::remove_all(folder_ / "run");

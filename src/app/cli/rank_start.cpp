@@ -168,7 +168,7 @@ class MpirunOutput {
 void end_orphans() {
   const std::string own = std::to_string(getpid()), mark = kStarterVariable + ("=" + own) + '\0';
   std::ifstream children("/proc/self/task/" + own + "/children");
-  for (pid_t child = 0; children >> child;) {  // others are of the shell that became this process
+  for (pid_t child = 0; children >> child;) {  // a shell that became this process has left it other children
     std::ifstream environment("/proc/" + std::to_string(child) + "/environ");
     const std::string variables{std::istreambuf_iterator<char>(environment), {}};
     if (variables.find(mark) != variables.npos) kill(child, SIGKILL), waitpid(child, nullptr, 0);

@@ -48,8 +48,6 @@ void check_image_classes(const ImageDataset& train, const std::string& directory
 
 Augmentation augmentation_of(const Config& config, const ImageFormat& format) {
   const DataConfig& data = config.data;
-  if (std::max(data.augment_shift, data.augment_cutout) > std::min(format.height, format.width))
-    fail_user("augment_shift and augment_cutout may not exceed the images' size, ", format.height, " x ", format.width);
   return {.shift = data.augment_shift,
       .mirror = data.augment_mirror,
       .cutout = data.augment_cutout,
@@ -143,9 +141,12 @@ class ImageTask : public SessionTask {
   }
 
   std::unique_ptr<Session> make_session(const Config& config, bool verify) override {
+    if (std::max(config.data.augment_shift, config.data.augment_cutout) > std::min(format_.height, format_.width))
+      fail_user(
+          "augment_shift and augment_cutout may not exceed the images' size, ", format_.height, " x ", format_.width);
     // Images that are decoded or augmented on the fly are not kept on the device.
     const bool several = format_.problem != TextProblem::kOneClass;
-    const bool as_they_are = !augmentation_of(config, format_).any() && in_memory_ && !several;
+    const bool as_they_are = in_memory_ && !several && !augmentation_of(config, format_).any();
     std::vector<int64_t> counts(format_.class_names.size());
     for (const int32_t label : train_.labels) counts[label] += !several;
     for (size_t i = 0; i < train_.numbers.size(); ++i) counts[i % counts.size()] += train_.numbers[i] > 0.5f;

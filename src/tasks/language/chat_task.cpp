@@ -78,9 +78,11 @@ std::vector<TargetedTokens> read_chats(
   RecordReader reader(path, fields);
   std::vector<TargetedTokens> chats;
   int64_t all = 0, cut = 0, learned = 0, several = 0, unclear = 0;
+  bool told_of_role = false;
   for (Json record; reader.next(record); ++all) {
     const std::string where = reader.where();
     const Json messages = messages_of(record, fields, where);
+    warn_of_unusual_role(messages, where, told_of_role);
     const std::vector<LearnedText> texts = render_chat(chat, messages, training_tools(record, where), where);
     several += texts.size() > 1;
     unclear += std::ranges::count_if(messages, is_learned);
@@ -97,9 +99,8 @@ std::vector<TargetedTokens> read_chats(
     cut += is_cut, learned += learns;
   }
   if (unclear > 0)
-    log_warning(std::to_string(unclear) +
-                " answers are not learned: nothing stands before them, or the chat template "
-                "writes it differently once they follow");
+    log_warning("answers that are not learned: " + std::to_string(unclear) +
+                ". Nothing stands before them, or the chat template writes it differently once they follow");
   if (chats.empty())
     fail_user("'", path, "': no conversation has an answer of the assistant to learn",
         cut > 0 ? " within " + std::to_string(longest) + " tokens (" + longer_ones(longest, *language.model) + ")"

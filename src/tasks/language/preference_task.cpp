@@ -181,6 +181,7 @@ class PairReader {
         before.push_back({{"role", "user"}, {"content", prompt->text()}});
     }
     before = training_messages(record, before, where);
+    warn_of_unusual_role(before, where, told_of_role_);
     for (Json& turn : before) turn["weight"] = 0;
     if (!chat_) chat_.emplace(tokenizer_, folder_);
     const std::string tools = training_tools(record, where);
@@ -205,6 +206,7 @@ class PairReader {
   const CausalModel& model_;
   const std::string folder_;
   std::optional<ChatTemplate> chat_;  // set once there are messages
+  bool told_of_role_ = false;
 };
 
 class PreferenceTask : public TunedLanguageTask<PreferencePair> {

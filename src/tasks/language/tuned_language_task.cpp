@@ -2,18 +2,12 @@
 
 namespace linnet {
 Json training_messages(const Json& record, const Json& messages, const std::string& where) {
-  constexpr std::array<std::string_view, 8> kRoles{
-      "system", "developer", "user", "assistant", "tool", "function", "ipython", "model"};
-  thread_local bool told = false;
   const auto fail = [&](const std::string& why) { fail_user(where, ": the conversation ", why); };
   Json read = template_messages(messages, fail);
   for (const Json& each : read) {
     const Json* weight = each.find("weight");
     if (weight && !weight->is_null() && *weight != Json(0) && *weight != Json(1))
       fail("has a \"weight\" of " + weight->dump() + ", which is neither 0 nor 1");
-    const std::string& role = each["role"].text();
-    if (!contains(kRoles, role) && !std::exchange(told, true))
-      log_warning(where + ": the role \"" + role + "\" is unusual; many chat templates leave such messages out");
   }
   const Json* system = record.find("system");
   const std::string& first = read[0]["role"].text();
@@ -22,6 +16,14 @@ Json training_messages(const Json& record, const Json& messages, const std::stri
   all.push_back({{"role", "system"}, {"content", *system}});
   for (Json& each : read) all.push_back(std::move(each));
   return template_messages(all, fail);
+}
+
+void warn_of_unusual_role(const Json& messages, const std::string& where, bool& told) {
+  constexpr std::array<std::string_view, 8> kRoles{
+      "system", "developer", "user", "assistant", "tool", "function", "ipython", "model"};
+  for (const Json& each : messages)
+    if (const std::string& role = each["role"].text(); !contains(kRoles, role) && !std::exchange(told, true))
+      log_warning(where + ": the role \"" + role + "\" is unusual; many chat templates leave such messages out");
 }
 
 std::string training_tools(const Json& record, const std::string& where) {
@@ -56,8 +58,9 @@ std::vector<LearnedText> render_chat(
     const std::string prompt = render(before, true);
     std::string text = render(whole, false);
     auto begin = std::ranges::mismatch(prompt, text).in2;
-    // A prompt may end in what the text lacks, such as "<think>". What is learned is behind their common beginning, if
-    // this is longer than the turns before. Another answer tells where this one begins, which may be a "<", too.
+    // The prompt may end in something that the text lacks, such as "<think>". The answer then begins where the text
+    // differs from the prompt, or from the text with another answer: this answer may begin with "<", too. It can be
+    // told apart only if it begins behind the earlier turns.
     if (!text.starts_with(prompt)) {
       const std::string earlier = render(before, false);
       before.push_back({{"role", "assistant"}, {"content", "."}});

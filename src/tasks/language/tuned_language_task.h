@@ -13,8 +13,10 @@
 
 namespace linnet {
 // template_messages() behind the record's "system", if it has one and they do not begin with a system message. User
-// errors, also for weights other than 0 and 1, begin with `where`. The first unusual role is a warning.
+// errors, also for weights other than 0 and 1, begin with `where`.
 Json training_messages(const Json& record, const Json& messages, const std::string& where);
+// Warns of a role that few chat templates know, unless `told`, and sets it.
+void warn_of_unusual_role(const Json& messages, const std::string& where, bool& told);
 // A record's "tools" for ChatTemplate::render(), "" if it has none. User error unless they are a list of objects, or
 // its JSON text.
 std::string training_tools(const Json& record, const std::string& where);
@@ -28,8 +30,8 @@ struct LearnedText {
 
 // Renders a conversation; the assistant's turns, including their ends, are learned. A template may render earlier turns
 // differently once later ones follow (Qwen3 drops thoughts): then there are several texts, each as the model sees it
-// when it writes the answers learned from it. Not learned: a first message, and what the template does not let be
-// told from earlier turns. User error beginning with `where` for roles that the template refuses.
+// when it writes the answers learned from it. Not learned: an answer that is the first message, or that changes how the
+// template writes earlier turns. User error beginning with `where` for roles that the template refuses.
 std::vector<LearnedText> render_chat(
     const ChatTemplate& chat, const Json& messages, const std::string& tools, const std::string& where);
 // `special`: with the tokens that the tokenizer puts around a text.
