@@ -34,8 +34,10 @@ TraceOptions trace_options(const ParameterLayout& layout, const CausalOptions& o
 
 // Verifies only the final graph: a fifth of the time of verifying after each pass, which delays a model's start.
 Graph optimized(Graph graph, const Store& store, bool independent_rows) {
-  graph =
-      optimize(std::move(graph), {.independent_rows = independent_rows, .backend = &store.backend(), .verify = false});
+  graph = optimize(std::move(graph), {.as_stored = store.device().is_host(),
+                                         .independent_rows = independent_rows,
+                                         .backend = &store.backend(),
+                                         .verify = false});
   verify(graph);
   return graph;
 }

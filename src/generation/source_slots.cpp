@@ -54,7 +54,7 @@ class SourceSlots : public SlotModel {
       const Tensor source = graph.input(kSource, {DType::kI32, {at_once_, length}});
       const Tensor lengths = graph.input(kSourceLengths, of_sources);
       model.prefill(source, lengths, {options_.rows, longest, graph.input(kGroups, of_sources)});
-      return optimize(trace.finish(), {.backend = &store.backend()});
+      return optimize(trace.finish(), {.as_stored = store.device().is_host(), .backend = &store.backend()});
     };
     // tokens i32 [slots] -> logits [slots, V]
     const auto decode_graph = [&](int64_t slots) {
@@ -66,7 +66,7 @@ class SourceSlots : public SlotModel {
       step.memory_lengths = graph.input(kMemoryLengths, {DType::kI32, {rows}});
       const Tensor logits = model.decode(step_targets(token_input(graph, slots), step));
       give_logits(graph, reshape(logits, {slots, logits.dim(2)}));
-      return optimize(trace.finish(), {.backend = &store.backend()});
+      return optimize(trace.finish(), {.as_stored = store.device().is_host(), .backend = &store.backend()});
     };
     std::vector<Step> encodings, decodes;
     for (const int64_t length : options_.source_lengths)

@@ -148,6 +148,7 @@ def main():
     run("draft", model, requests, wanted, "--draft", str(options.folder / "long.linnet"), "--draft-tokens", "3",
         "--prefix-cache", "0", drafted=True)
     run("int8", model, requests, quantized, "--quantize", "int8", reused=True)
+    run("bf16", model, requests, generated(model, requests, "--quantize", "bf16"), "--quantize", "bf16", reused=True)
     run("packed int8, draft, prefix cache", packed, requests, quantized, "--draft", draft, "--prefix-cache", "4", reused=True,
         drafted=True)
     began = time.monotonic()

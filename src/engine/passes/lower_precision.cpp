@@ -6,11 +6,19 @@
 #include "engine/ir/op.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/quantized/quantized.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"
 
 namespace linnet {
 namespace {
+bool has_bf16_weight(const Graph& graph, const Node& node) {
+  return std::ranges::any_of(node.in, [&](ValueId in) {
+    const Node* weight = producer_of(graph, before_reshapes(graph, in));
+    return weight && is(*weight, kDequantize) && weight->attrs.as<QuantizedAttrs>().format == WeightFormat::kBf16;
+  });
+}
+
 Precision precision_of(const Node& node, Precision precision, Precision attention) {
   return node.op->product == ProductKind::kNone        ? Precision::kF32
          : node.op->product == ProductKind::kAttention ? attention
@@ -75,7 +83,7 @@ class RoundShared final : public Fusion {
 };
 }  // namespace
 
-Graph lower_precision(const Graph& graph, Precision precision, Precision attention) {
+Graph lower_precision(const Graph& graph, Precision precision, Precision attention, bool as_stored) {
   Rewriter rewriter(graph);
   std::map<ValueId, Tensor> halves;
   // Rounds each operand of a product that may be stored below fp32 to fp16, once.
@@ -89,7 +97,8 @@ Graph lower_precision(const Graph& graph, Precision precision, Precision attenti
     }
   };
   for (const Node& node : graph.nodes()) {
-    const Precision own = precision_of(node, precision, attention);
+    const Precision own =
+        as_stored && has_bf16_weight(graph, node) ? Precision::kBf16 : precision_of(node, precision, attention);
     const bool half = own == Precision::kF16, lowered = !half && node.op->product != ProductKind::kNone;
     std::vector<Tensor> in = rewriter.inputs_of(node);
     if (half) round_operands(node, in);

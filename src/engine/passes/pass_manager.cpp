@@ -32,10 +32,11 @@ constexpr std::array kPasses{
         [](const PassOptions& o) { return !o.blocks.empty(); }},
     Pass{"lower_precision",
         [](const Graph& g, const PassOptions& o) {
-          return lower_precision(g, o.precision, o.attention_precision.value_or(o.precision));
+          return lower_precision(g, o.precision, o.attention_precision.value_or(o.precision), o.as_stored);
         },
         [](const PassOptions& o) {
-          return o.precision != Precision::kF32 || o.attention_precision.value_or(o.precision) != Precision::kF32;
+          return o.as_stored || o.precision != Precision::kF32 ||
+                 o.attention_precision.value_or(o.precision) != Precision::kF32;
         }},
     Pass{"independent_rows", pass<independent_rows>, [](const PassOptions& o) { return o.independent_rows; }},
     Pass{"fuse_loss", pass<fuse_loss>},

@@ -30,7 +30,7 @@ void pack(const PackedFilters& filters, const float* flat, float* packed, Thread
 
 // The passes of optimize(). A pass asks the backend whether it has kernels for a result.
 Graph round_shared(const Graph& graph);
-Graph lower_precision(const Graph& graph, Precision precision, Precision attention);
+Graph lower_precision(const Graph& graph, Precision precision, Precision attention, bool as_stored = false);
 Graph independent_rows(const Graph& graph);
 Graph fuse_loss(const Graph& graph);
 Graph recompute(const Graph& graph, const Backend& backend);
@@ -134,13 +134,14 @@ struct PassOptions {
   std::set<std::string> off;                          // names of passes to leave out (pass_names())
   Precision precision = Precision::kF32;              // not kF32: lower_precision runs first
   std::optional<Precision> attention_precision = {};  // of attention's products, where it is another
-  bool int8 = false;                                  // see quantize_products(); `precision` is that of all else
-  std::optional<DType> storage_type = {};             // of activations; see cast_to_storage_type()
-  bool recompute = false;                             // for graphs with a backward pass: see recompute()
-  std::vector<BlockChoice> blocks = {};               // see recompute_blocks(); empty: nothing of any block
-  std::vector<PackedFilters> filters = {};            // see pack_filters()
-  bool independent_rows = false;                      // see independent_rows()
-  const Backend* backend = &cpu_backend();            // whose kernels the plan will use
+  bool as_stored = false;                   // products by weights in bf16 are in bf16, whatever `precision` is
+  bool int8 = false;                        // see quantize_products(); `precision` is that of all else
+  std::optional<DType> storage_type = {};   // of activations; see cast_to_storage_type()
+  bool recompute = false;                   // for graphs with a backward pass: see recompute()
+  std::vector<BlockChoice> blocks = {};     // see recompute_blocks(); empty: nothing of any block
+  std::vector<PackedFilters> filters = {};  // see pack_filters()
+  bool independent_rows = false;            // see independent_rows()
+  const Backend* backend = &cpu_backend();  // whose kernels the plan will use
   bool verify = true;
 };
 

@@ -12,6 +12,7 @@
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/quantized/quantized.h"
 #include "engine/ops/reduce/reduce.h"
 
 namespace linnet {
@@ -118,6 +119,20 @@ TEST(Passes, AttentionAloneMayMultiplyInBf16) {
   ASSERT_EQ(lowered.node_count(), 2);
   EXPECT_EQ(lowered.node(0).attrs.as<AttentionAttrs>().precision, Precision::kBf16);
   EXPECT_EQ(lowered.node(1).attrs.as<MatmulAttrs>().precision, Precision::kF32);
+}
+
+TEST(Passes, ProductsByWeightsInBf16MayMultiplyAsStored) {
+  Graph graph;
+  const PackedShape shape{WeightFormat::kBf16, 16, 16};
+  const Tensor packed = graph.input("packed", {DType::kU8, {static_cast<int64_t>(shape.bytes())}});
+  const Tensor x = graph.input("x", {DType::kF32, {1, 6, 16}});
+  const Tensor y = matmul(attention(x, x, x, {.heads = 2}), dequantize(packed, shape), false, true);
+  graph.output("y", matmul(y, graph.input("kept", {DType::kF32, {16, 16}})));
+  const Graph lowered = optimize(graph.clone(), {.as_stored = true});
+  ASSERT_EQ(lowered.node_count(), 3);
+  EXPECT_EQ(lowered.node(0).attrs.as<AttentionAttrs>().precision, Precision::kF32);
+  EXPECT_EQ(lowered.node(1).attrs.as<QuantizedMatmulAttrs>().product.precision, Precision::kBf16);
+  EXPECT_EQ(lowered.node(2).attrs.as<MatmulAttrs>().precision, Precision::kF32);
 }
 
 // A feed-forward layer with its gradients.

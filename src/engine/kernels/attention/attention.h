@@ -81,7 +81,7 @@ bool has_few_queries(const AttentionArgs& args);
 
 size_t attention_few_queries_workspace(const AttentionArgs& args, int threads);
 
-// As attention_forward(), to rounding. k and v have one type in memory. `lse` may be null. With args.key_rows, sample b
+// As attention_forward(), to rounding, of operands in fp32. `lse` may be null. With args.key_rows, sample b
 // attends to the keys and values of sample key_rows[b], as for samples that are tokens of one text; it may be negative
 // for a sample that sees no key.
 void attention_few_queries(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v,

@@ -74,32 +74,6 @@ TEST(AttentionFewQueries, EqualsFlashAttentionWithStartsAndBias) {
   }
 }
 
-TEST(AttentionFewQueries, InBf16OnlyWhatIsStoredIsRounded) {
-  for (Problem p : {problem(4, 6, 2, 5, 33, 20), problem(3, 1, 1, 8, 300, 7), problem(2, 2, 2, 1, 50, 64)}) {
-    p.q = rounded_to_bf16(p.q), p.kv = rounded_to_bf16(p.kv);
-    const std::vector<Bfloat16> q = to_bf16(p.q), kv = to_bf16(p.kv);
-    for_every_isa(
-        [&](ThreadPool& pool) {
-          std::vector<Bfloat16> o;
-          const auto run = [&](const AttentionArgs& a, AttentionRows qs, AttentionRows ks, AttentionRows vs,
-                               MutableAttentionRows os, float* lse, std::byte* workspace, ThreadPool& threads) {
-            o.assign(static_cast<size_t>(lse - os.data.f32()), Bfloat16(7.0f));
-            qs.data = q.data(), ks.data = kv.data(), vs.data = kv.data() + vs.row_stride / 2, os.data = o.data();
-            attention_few_queries(a, qs, ks, vs, os, lse, workspace, threads);
-          };
-          std::vector<float> out = attend(p, attention_few_queries_workspace(p.args, pool.size()), run, pool);
-          std::copy(o.begin(), o.end(), out.begin());
-          return out;
-        },
-        [&](const std::vector<float>& got) {
-          ThreadPool pool(1);
-          std::vector<float> want = few_queries(p, pool);
-          for (size_t i = 0; i < q.size(); ++i) want[i] = round_to_bf16(want[i]);
-          expect_same(got, want);
-        });
-  }
-}
-
 // A causal query of many has the bits of one query that is asked alone, with longer memory for keys behind it.
 TEST(AttentionFewQueries, IndependentQueriesHaveTheBitsOfEachAlone) {
   for (const int64_t window : {0, 5}) {

@@ -1,6 +1,5 @@
 #include <cmath>
 #include <limits>
-#include "base/error.h"
 #include "base/thread_pool.h"
 #include "engine/kernels/attention/attention.h"
 #include "engine/kernels/attention/attention_blocking.h"
@@ -39,25 +38,58 @@ HWY_INLINE void SumLanesOfFour(Floats a, Floats b, Floats c, Floats e, float* to
       to);
 }
 
-// scores[j] = scale * q k_j
-template <class T> HWY_INLINE void ScoreKeys(
-    int64_t width, int64_t keys, float scale, StoredFloats q, const T* k, int64_t stride, float* scores) {
-  int64_t j = 0;
-  for (; j + 4 <= keys; j += 4, k += 4 * stride) {
-    Floats s0 = hn::Zero(FloatTag()), s1 = s0, s2 = s0, s3 = s0;
+// What one query sees: keys and values [first, first + keys) of those of its head.
+struct Query {
+  const float* q;
+  float* o;
+  float* lse;         // may be null
+  const float* bias;  // of key 0; may be null
+  int64_t first, keys;
+  float* scores;
+};
+
+// Queries that are computed together, so that a key in registers serves all of them. Each has the bits that it has
+// alone: its sums are added in the same order.
+constexpr int kTogether = kFloatLanes >= 16 ? 4 : 2;
+
+// scores[j] = q k_j for each query and the keys [0, keys), a multiple of four.
+template <int kQueries>
+HWY_NOINLINE void ScoreFours(const Query* queries, int64_t width, int64_t keys, const float* k, int64_t stride) {
+  for (int64_t j = 0; j < keys; j += 4, k += 4 * stride) {
+    Floats sums[kQueries][4];
+#pragma GCC unroll 4
+    for (int i = 0; i < kQueries; ++i) sums[i][0] = sums[i][1] = sums[i][2] = sums[i][3] = hn::Zero(FloatTag());
     ForRow(width, [&](const auto& at) LINNET_LAMBDA {
-      const Floats from = at.load(q);
-      s0 = hn::MulAdd(from, at.load(k), s0);
-      s1 = hn::MulAdd(from, at.load(k + stride), s1);
-      s2 = hn::MulAdd(from, at.load(k + 2 * stride), s2);
-      s3 = hn::MulAdd(from, at.load(k + 3 * stride), s3);
+      const Floats k0 = at.load(k), k1 = at.load(k + stride), k2 = at.load(k + 2 * stride),
+                   k3 = at.load(k + 3 * stride);
+#pragma GCC unroll 4
+      for (int i = 0; i < kQueries; ++i) {
+        const Floats from = at.load(queries[i].q);
+        sums[i][0] = hn::MulAdd(from, k0, sums[i][0]), sums[i][1] = hn::MulAdd(from, k1, sums[i][1]);
+        sums[i][2] = hn::MulAdd(from, k2, sums[i][2]), sums[i][3] = hn::MulAdd(from, k3, sums[i][3]);
+      }
     });
-    SumLanesOfFour(s0, s1, s2, s3, scores + j);
+#pragma GCC unroll 4
+    for (int i = 0; i < kQueries; ++i)
+      SumLanesOfFour(sums[i][0], sums[i][1], sums[i][2], sums[i][3], queries[i].scores + j);
   }
-  for (; j < keys; ++j, k += stride)
-    scores[j] = SumRow(width, [=](const auto& at) LINNET_LAMBDA { return hn::Mul(at.load(q), at.load(k)); });
+}
+
+// The scores of the keys from `done` on, a multiple of four; then scales all.
+HWY_INLINE void ScoreRest(
+    const Query& query, int64_t width, int64_t done, float scale, const float* k, int64_t stride) {
+  float* scores = query.scores;
+  const int64_t fours = query.keys / 4 * 4;
+  if (done < fours) {
+    Query rest = query;
+    rest.scores += done;
+    ScoreFours<1>(&rest, width, fours - done, k + done * stride, stride);
+  }
+  for (int64_t j = fours; j < query.keys; ++j)
+    scores[j] = SumRow(width,
+        [=, &query](const auto& at) LINNET_LAMBDA { return hn::Mul(at.load(query.q), at.load(k + j * stride)); });
   const Floats factor = SetAll(scale);
-  ForRow(keys, [=](const auto& at) LINNET_LAMBDA { at.store(hn::Mul(at.load(scores), factor), scores); });
+  ForRow(query.keys, [=](const auto& at) LINNET_LAMBDA { at.store(hn::Mul(at.load(scores), factor), scores); });
 }
 
 HWY_INLINE void CapScores(int64_t keys, float cap, float* scores) {
@@ -80,68 +112,116 @@ HWY_INLINE float Normalize(int64_t keys, float* scores) {
   return largest + std::log(sum);
 }
 
-// o = sum_j p_j v_j: four vectors of o at a time stay in registers.
-template <class T> HWY_INLINE void WeighValues(
-    int64_t width, int64_t keys, const float* p, const T* v, int64_t stride, MutableStoredFloats o) {
-  int64_t i = 0;
-  for (; i + 4 * kFloatLanes <= width; i += 4 * kFloatLanes) {
-    Floats o0 = hn::Zero(FloatTag()), o1 = o0, o2 = o0, o3 = o0;
-    for (int64_t j = 0; j < keys; ++j) {
-      const Floats pj = SetAll(p[j]);
-      const T* row = v + j * stride + i;
-      o0 = hn::MulAdd(pj, LoadFloats(row), o0);
-      o1 = hn::MulAdd(pj, LoadFloats(row + kFloatLanes), o1);
-      o2 = hn::MulAdd(pj, LoadFloats(row + 2 * kFloatLanes), o2);
-      o3 = hn::MulAdd(pj, LoadFloats(row + 3 * kFloatLanes), o3);
+// o = sum_j p_j v_j for each query: four vectors of each o at a time stay in registers, for the keys of all queries,
+// then for those that a query sees alone.
+template <int kQueries>
+HWY_NOINLINE void WeighValues(const Query* queries, int64_t width, const float* v, int64_t stride) {
+  int64_t common = queries[0].keys;
+  for (int i = 1; i < kQueries; ++i) common = std::min(common, queries[i].keys);
+  constexpr int64_t kPart = 4 * kFloatLanes;
+  int64_t column = 0;
+  for (; column + kPart <= width; column += kPart) {
+    Floats sums[kQueries][4];
+#pragma GCC unroll 4
+    for (int i = 0; i < kQueries; ++i) sums[i][0] = sums[i][1] = sums[i][2] = sums[i][3] = hn::Zero(FloatTag());
+    const auto add = [&](int64_t j, int begin, int end) LINNET_LAMBDA {
+      const float* row = v + j * stride + column;
+      const Floats v0 = LoadFloats(row), v1 = LoadFloats(row + kFloatLanes), v2 = LoadFloats(row + 2 * kFloatLanes),
+                   v3 = LoadFloats(row + 3 * kFloatLanes);
+#pragma GCC unroll 4
+      for (int i = begin; i < end; ++i) {
+        const Floats p = SetAll(queries[i].scores[j]);
+        sums[i][0] = hn::MulAdd(p, v0, sums[i][0]), sums[i][1] = hn::MulAdd(p, v1, sums[i][1]);
+        sums[i][2] = hn::MulAdd(p, v2, sums[i][2]), sums[i][3] = hn::MulAdd(p, v3, sums[i][3]);
+      }
+    };
+    for (int64_t j = 0; j < common; ++j) add(j, 0, kQueries);
+#pragma GCC unroll 4
+    for (int i = 0; i < kQueries; ++i) {
+      for (int64_t j = common; j < queries[i].keys; ++j) add(j, i, i + 1);
+#pragma GCC unroll 4
+      for (int part = 0; part < 4; ++part) WholeLanes{column + part * kFloatLanes}.store(sums[i][part], queries[i].o);
     }
-    WholeLanes{i}.store(o0, o);
-    WholeLanes{i + kFloatLanes}.store(o1, o);
-    WholeLanes{i + 2 * kFloatLanes}.store(o2, o);
-    WholeLanes{i + 3 * kFloatLanes}.store(o3, o);
   }
-  ForRow(width - i, [=](const auto& at) LINNET_LAMBDA {
-    Floats total = hn::Zero(FloatTag());
-    for (int64_t j = 0; j < keys; ++j) total = hn::MulAdd(SetAll(p[j]), at.load(v + j * stride + i), total);
-    at.store(total, o + i);
-  });
+  for (int i = 0; i < kQueries; ++i)
+    ForRow(width - column, [=](const auto& at) LINNET_LAMBDA {
+      Floats total = hn::Zero(FloatTag());
+      for (int64_t j = 0; j < queries[i].keys; ++j)
+        total = hn::MulAdd(SetAll(queries[i].scores[j]), at.load(v + j * stride + column), total);
+      at.store(total, queries[i].o + column);
+    });
 }
 
-// The heads [head, head_end) of one sample, with keys and values of type T of sample `keys_of`.
-// `scores` has room for a key's float each.
-template <class T> void attend_heads(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v,
-    MutableAttentionRows o, float* lse, int64_t sample, int64_t keys_of, int64_t head, int64_t head_end,
-    float* scores) {
-  const int64_t width = args.head_size, group = args.query_heads / args.kv_heads;
-  const int64_t valid = attention::valid_keys(args, sample);
-  for (; head < head_end; ++head) {
-    const T* head_k = k.data.as<T>() + keys_of * k.batch_stride + head / group * width;
-    const T* head_v = v.data.as<T>() + keys_of * v.batch_stride + head / group * width;
+// Up to kTogether queries that begin with the same of their head's keys.
+void attend_together(const AttentionArgs& args, const Query* queries, int count, const float* k, int64_t k_stride,
+    const float* v, int64_t v_stride) {
+  k += queries[0].first * k_stride, v += queries[0].first * v_stride;
+  const bool whole = count == kTogether;
+  int64_t together = 0;
+  if (whole) {
+    together = queries[0].keys;
+    for (int i = 1; i < count; ++i) together = std::min(together, queries[i].keys);
+    together = together / 4 * 4;
+    ScoreFours<kTogether>(queries, args.head_size, together, k, k_stride);
+  }
+  for (int i = 0; i < count; ++i) {
+    const Query& query = queries[i];
+    float log_sum = -std::numeric_limits<float>::infinity(), *scores = query.scores;
+    if (query.keys > 0) {
+      ScoreRest(query, args.head_size, together, args.scale, k, k_stride);
+      if (args.soft_cap > 0) CapScores(query.keys, args.soft_cap, scores);
+      if (const float* bias = query.bias)
+        ForRow(query.keys,
+            [=](const auto& at) LINNET_LAMBDA { at.store(hn::Add(at.load(scores), at.load(bias)), scores); });
+      log_sum = Normalize(query.keys, scores);
+    }
+    if (query.lse) *query.lse = log_sum;
+    if (!whole) WeighValues<1>(&query, args.head_size, v, v_stride);
+  }
+  if (whole) WeighValues<kTogether>(queries, args.head_size, v, v_stride);
+}
+
+// The heads [head, head_end), which share keys and values, of the samples [sample, end). `scores` has room
+// for score_floats().
+void attend_heads(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v, MutableAttentionRows o,
+    float* lse, int64_t sample, int64_t end, int64_t head, int64_t head_end, float* scores) {
+  const int64_t width = args.head_size, offset = head / (args.query_heads / args.kv_heads) * width;
+  Query queries[kTogether];
+  int count = 0;
+  int64_t keys_of = 0;
+  const auto attend = [&] {
+    if (count > 0)
+      attend_together(args, queries, count, k.data.f32() + keys_of * k.batch_stride + offset, k.row_stride,
+          v.data.f32() + keys_of * v.batch_stride + offset, v.row_stride);
+    count = 0;
+  };
+  for (; sample < end; ++sample) {
+    const int64_t own = args.key_rows ? std::max(args.key_rows[sample], 0) : sample;
+    const int64_t valid = attention::valid_keys(args, sample);
     for (int64_t row = 0; row < args.query_length; ++row) {
       const int64_t past = row + 1 + args.key_length - args.query_length;  // keys up to the query's own position
       const int64_t keys = args.causal ? std::clamp<int64_t>(past, 0, valid) : valid;
       const int64_t first = std::clamp<int64_t>(first_key_seen(args, sample, row), 0, keys);
-      float log_sum = -std::numeric_limits<float>::infinity();
-      if (keys > first) {
-        ScoreKeys(width, keys - first, args.scale,
-            q.data + (sample * q.batch_stride + row * q.row_stride + head * width), head_k + first * k.row_stride,
-            k.row_stride, scores);
-        if (args.soft_cap > 0) CapScores(keys - first, args.soft_cap, scores);
-        if (args.biased) {
-          const float* bias = args.distance_bias + sample * args.bias_stride +
-                              head * (args.query_length + args.key_length - 1) + args.query_length - 1 - row + first;
-          ForRow(keys - first,
-              [=](const auto& at) LINNET_LAMBDA { at.store(hn::Add(at.load(scores), at.load(bias)), scores); });
-        }
-        log_sum = Normalize(keys - first, scores);
+      if (count > 0 && (own != keys_of || first != queries[0].first)) attend();
+      keys_of = own;
+      for (int64_t h = head; h < head_end; ++h) {
+        const float* bias = args.biased ? args.distance_bias + sample * args.bias_stride +
+                                              h * (args.query_length + args.key_length - 1) + args.query_length - 1 -
+                                              row + first
+                                        : nullptr;
+        queries[count] = {.q = q.data.f32() + (sample * q.batch_stride + row * q.row_stride + h * width),
+            .o = o.data.f32() + (sample * o.batch_stride + row * o.row_stride + h * width),
+            .lse = lse ? lse + (sample * args.query_heads + h) * args.query_length + row : nullptr,
+            .bias = bias,
+            .first = first,
+            .keys = keys - first,
+            .scores = scores + count * round_up(args.key_length, 16)};
+        if (++count == kTogether) attend();
       }
-      if (lse) lse[(sample * args.query_heads + head) * args.query_length + row] = log_sum;
-      WeighValues(width, keys - first, scores, head_v + first * v.row_stride, v.row_stride,
-          o.data + (sample * o.batch_stride + row * o.row_stride + head * width));
     }
   }
+  attend();
 }
-
-auto attend_heads_of(bool bf16) { return bf16 ? attend_heads<Bfloat16> : attend_heads<float>; }
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -205,12 +285,12 @@ void attention_backward(const AttentionArgs& args, AttentionRows q, AttentionRow
 }
 
 namespace {
-HWY_EXPORT(attend_heads_of);
+HWY_EXPORT(attend_heads);
 
 constexpr int64_t kManySamples = 16;
 
-// Floats of one thread's scores, in whole cache lines.
-int64_t score_floats(const AttentionArgs& args) { return round_up(args.key_length, 16); }
+// Floats of one thread's scores: rows for four queries, in whole cache lines.
+int64_t score_floats(const AttentionArgs& args) { return 4 * round_up(args.key_length, 16); }
 }  // namespace
 
 bool has_few_queries(const AttentionArgs& args) {
@@ -224,25 +304,17 @@ size_t attention_few_queries_workspace(const AttentionArgs& args, int threads) {
 
 void attention_few_queries(const AttentionArgs& args, AttentionRows q, AttentionRows k, AttentionRows v,
     MutableAttentionRows o, float* lse, std::byte* workspace, ThreadPool& pool) {
-  if (k.data.is_bf16 != v.data.is_bf16) fail_internal("attention: keys and values of two types");
-  const auto attend = HWY_DYNAMIC_DISPATCH(attend_heads_of)(k.data.is_bf16);
   const auto scores = [&](int worker) { return reinterpret_cast<float*>(workspace) + worker * score_floats(args); };
-  if (args.key_rows) {
-    // Neighbors are usually tokens of one text, so a head's keys stay in cache for all of them.
-    const int64_t samples = args.batch >= kManySamples ? kManySamples : 1;
-    pool.run(ceil_div(args.batch, samples) * args.query_heads, [&](int64_t task, int worker) {
-      const int64_t head = task % args.query_heads, first = task / args.query_heads * samples;
-      for (int64_t sample = first; sample < std::min(first + samples, args.batch); ++sample)
-        attend(args, q, k, v, o, lse, sample, std::max(args.key_rows[sample], 0), head, head + 1, scores(worker));
-    });
-    return;
-  }
-  // Few samples are divided by heads, whose keys lie apart.
-  const int64_t parts = args.batch >= kManySamples ? 1 : args.query_heads;
-  const int64_t heads = args.query_heads / parts;
-  pool.run(args.batch * parts, [&](int64_t task, int worker) {
-    const int64_t sample = task / parts, head = task % parts * heads;
-    attend(args, q, k, v, o, lse, sample, sample, head, head + heads, scores(worker));
+  // Samples with rows of keys are usually tokens of one text. Heads that share keys stay together if that leaves a task
+  // for each thread.
+  const int64_t samples = args.key_rows && args.batch >= kManySamples ? kManySamples : 1;
+  const int64_t blocks = ceil_div(args.batch, samples);
+  const int64_t heads = blocks * args.kv_heads >= pool.size() ? args.query_heads / args.kv_heads : 1;
+  const int64_t parts = args.query_heads / heads;
+  pool.run(blocks * parts, [&](int64_t task, int worker) {
+    const int64_t head = task % parts * heads, first = task / parts * samples;
+    HWY_DYNAMIC_DISPATCH(attend_heads)
+    (args, q, k, v, o, lse, first, std::min(first + samples, args.batch), head, head + heads, scores(worker));
   });
 }
 }  // namespace linnet

@@ -202,7 +202,7 @@ template <auto kAttend> void run_attention(const KernelArgs& args) {
 }
 
 bool supports_few(const KernelQuery& query) {
-  return f32_or_reduced(query) && query.in[1] == query.in[2] && has_few_queries(attention_sizes(query));
+  return all_f32(query) && query.in[1] == query.in[2] && has_few_queries(attention_sizes(query));
 }
 
 AttentionArgs with_stored_dq(AttentionArgs args, const TensorType& dq) {
