@@ -190,10 +190,9 @@ void add_weights(nb::class_<PyLearner>& learner) {
           })
       .def("parameters",
           [](PyLearner& self) {
-            nb::list found;
-            for (const ParameterSpec& spec : self.learner().parameters())
-              found.append(nb::make_tuple(spec.name, to_tuple(spec.shape), spec.trainable));
-            return found;
+            return to_list_of(self.learner().parameters(), [](const ParameterSpec& spec) {
+              return nb::make_tuple(spec.name, to_tuple(spec.shape), spec.trainable);
+            });
           })
       .def("save", [](PyLearner& self, const std::string& path,
                        const std::string& type) { without_gil([&] { self.learner().save(path, type); }); })
