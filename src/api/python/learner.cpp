@@ -156,8 +156,8 @@ void add_steps(nb::class_<PyLearner>& learner) {
   learner
       .def("step",
           [](PyLearner& self, const nb::list& batches, double rate) {
-            std::vector<Arrays> micro;
-            for (const nb::handle batch : batches) micro.push_back(to_arrays(nb::cast<nb::dict>(batch), self.types()));
+            const auto micro =
+                mapped(batches, [&](nb::handle batch) { return to_arrays(nb::cast<nb::dict>(batch), self.types()); });
             const StepResult result = without_gil([&] { return self.learner().step(micro, rate); });
             return nb::make_tuple(result.loss, result.grad_norm, result.count, result.finite, result.skipped);
           })

@@ -94,9 +94,8 @@ Arrays to_arrays(const nb::dict& batch, const InputTypes& types) {
   Arrays arrays;
   for (const auto& [key, value] : batch) {
     const auto name = nb::cast<std::string>(nb::str(key));
-    const auto known = types.find(name);
-    const Converted converted =
-        convert(value, known == types.end() ? std::nullopt : std::optional(known->second.dtype), "\"" + name + "\"");
+    const TensorType* known = find_value(types, name);
+    const Converted converted = convert(value, known ? std::optional(known->dtype) : std::nullopt, "\"" + name + "\"");
     arrays.set_bytes(name, converted.type, converted.bytes());
   }
   return arrays;

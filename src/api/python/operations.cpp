@@ -319,9 +319,7 @@ OpDefinition definition_of(const std::string& name, const nb::object& kernel, co
     definition.infer = [call = immortal(infer)](const OpTypes& types) {
       const nb::gil_scoped_acquire gil;
       const nb::list in = to_list_of(types.in, [](const TensorType& type) { return to_tuple(type); });
-      std::vector<TensorType> out;
-      for (const nb::handle type : nb::cast<nb::sequence>(call(*nb::tuple(in)))) out.push_back(to_type(type));
-      return out;
+      return mapped(nb::cast<nb::sequence>(call(*nb::tuple(in))), to_type);
     };
   definition.decompose = [compose](const OpOperands& op) {
     const nb::gil_scoped_acquire gil;
