@@ -83,12 +83,7 @@ std::optional<Moved> reshape_before(const Moved& from, const Shape& now, const S
   return Moved{reshape(from.before, apart), order};
 }
 
-Tensor of_two(Scalar function, Tensor a, Tensor b) {
-  if (a.id == b.id) return a;
-  FormulaBuilder f;
-  const Number y = f[1], x = f[0];
-  return f.finish(formula::apply(function, {x, y}), std::array{a, b});
-}
+Tensor of_two(Scalar function, Tensor a, Tensor b) { return a.id == b.id ? a : apply_scalar(function, a, b); }
 }  // namespace
 
 std::optional<Moved> moved(Tensor x) {

@@ -4,8 +4,8 @@
 #include "base/text.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/movement/movement.h"
-#include "engine/ops/pointwise/formula.h"
 #include "engine/ops/reduce/reduce.h"
+#include "models/modules/text_encoder.h"
 
 namespace linnet {
 namespace {
@@ -13,18 +13,6 @@ constexpr const char *kTokens = "input_ids", *kTokenMask = "attention_mask", *kT
                      *kPositions = "position_ids", *kLogits = "logits";
 constexpr const char* kHead = "linnet_head";  // names no parameter of an exporter
 constexpr double kHeadDeviation = 0.02;       // as BERT's
-
-// f32 [B, T]: 1 for tokens, 0 for padding.
-Tensor mask_of(Tensor lengths, int64_t length) {
-  Graph& graph = *lengths.graph;
-  const std::vector<float> numbers = numbers_below<float>(length);
-  const Shape shape{lengths.dim(0), length};
-  const Tensor positions = broadcast_to(literal(graph, {DType::kF32, {length}}, numbers.data()), shape);
-  const Tensor ends = reshape(cast(lengths, DType::kF32), {lengths.dim(0), 1});
-  FormulaBuilder f;
-  const Number position = f[0], end = f[1];
-  return f.finish(end > position, std::array{positions, ends});
-}
 
 Tensor mean_state(Tensor states, Tensor mask) {
   const int64_t batch = states.dim(0), length = states.dim(1), width = states.dim(2);
@@ -146,7 +134,7 @@ std::map<std::string, Tensor> OnnxTextModel::inputs_of(Tensor tokens, Tensor len
   std::map<std::string, Tensor> inputs;
   for (const OnnxValueInfo& input : network_->inputs()) {
     if (input.name == kTokens) inputs[kTokens] = tokens;
-    if (input.name == kTokenMask) inputs[kTokenMask] = mask_of(lengths, tokens.dim(1));
+    if (input.name == kTokenMask) inputs[kTokenMask] = token_mask(lengths, tokens.dim(1), DType::kF32);
     if (input.name == kPositions) inputs[kPositions] = counted_positions(tokens);
     if (input.name == kTypes) inputs[kTypes] = types.defined() ? types : fill(*tokens.graph, tokens.type(), 0);
   }
@@ -156,7 +144,8 @@ std::map<std::string, Tensor> OnnxTextModel::inputs_of(Tensor tokens, Tensor len
 Tensor OnnxTextModel::logits(Tensor tokens, Tensor lengths, Tensor types) {
   const Tensor output = network_->run(inputs_of(tokens, lengths, types)).at(output_);
   if (kind_ == Output::kLogits) return output;
-  return (*head_)(kind_ == Output::kPooled ? output : mean_state(output, mask_of(lengths, tokens.dim(1))));
+  return (*head_)(
+      kind_ == Output::kPooled ? output : mean_state(output, token_mask(lengths, tokens.dim(1), DType::kF32)));
 }
 
 OnnxModel OnnxTextModel::with_parameters(const ParameterLayout& layout, const float* parameters) const {

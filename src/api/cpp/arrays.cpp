@@ -61,8 +61,7 @@ void Arrays::set_bytes(const std::string& name, const TensorType& type, std::spa
 }
 
 const Arrays::Entry& Arrays::find(const std::string& name) const {
-  const auto found = entries_.find(name);
-  if (found != entries_.end()) return found->second;
+  if (const Entry* found = find_value(entries_, name)) return *found;
   const std::string names = joined(entries_, ", ", [](const auto& entry) { return entry.first; });
   fail_user("there is no array \"", name, "\"; there is ", names.empty() ? "none" : names);
 }

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
+#include <deque>
+#include <future>
 #include <stop_token>
 #include "api/cpp/helpers.h"
 #include "base/fail.h"
@@ -203,12 +205,6 @@ struct Loader::State {
   void work(const std::stop_token& stop);
   void begin(int64_t number);
 
-  // A batch, or why it could not be made.
-  struct Made {
-    Arrays batch;
-    std::exception_ptr error;
-  };
-
   const Dataset dataset;
   const LoaderOptions options;
   std::vector<int64_t> buckets;               // lengths; one of 0 without sequences
@@ -219,11 +215,9 @@ struct Loader::State {
   Arrays current;
 
   std::mutex mutex;
-  std::condition_variable_any made_one, wanted;
-  std::map<int64_t, Made> made;
+  std::condition_variable_any begun, wanted;
+  std::deque<std::shared_future<Arrays>> coming;           // batches from `number` on that workers have begun
   std::map<int64_t, std::shared_ptr<const Order>> orders;  // of few epochs
-  int64_t to_make = 0;
-  uint64_t generation = 0;  // changes with seek()
   std::optional<StoppingThreads> workers;
 };
 
@@ -330,30 +324,24 @@ void Loader::State::work(const std::stop_token& stop) {
   std::unique_lock lock(mutex);
   while (true) {
     wanted.wait(
-        lock, stop, [this] { return to_make < number + static_cast<int64_t>(options.workers) * options.prefetch; });
+        lock, stop, [this] { return std::ssize(coming) < static_cast<int64_t>(options.workers) * options.prefetch; });
     if (stop.stop_requested()) return;
-    const int64_t mine = to_make++;
-    const uint64_t begun = generation;
-    const std::shared_ptr<const Order> order = order_of(mine / per_epoch);
+    const int64_t mine = number + std::ssize(coming);
+    std::packaged_task<Arrays()> task(
+        [this, order = order_of(mine / per_epoch), at = mine % per_epoch] { return make((*order)[at]); });
+    coming.push_back(task.get_future().share());
+    begun.notify_all();
     lock.unlock();
-    Made result;
-    try {
-      result.batch = make((*order)[mine % per_epoch]);
-    } catch (...) {
-      result.error = std::current_exception();
-    }
+    task();
     lock.lock();
-    if (begun == generation) made[mine] = std::move(result);
-    made_one.notify_all();
   }
 }
 
 void Loader::State::begin(int64_t first) {
   {
     const std::lock_guard lock(mutex);
-    ++generation;
-    made.clear();
-    number = to_make = first;
+    coming.clear();
+    number = first;
   }
   wanted.notify_all();
 }
@@ -386,16 +374,13 @@ const Arrays& Loader::next() {
     return s.current;
   }
   std::unique_lock lock(s.mutex);
-  s.made_one.wait(lock, [&] { return s.made.contains(s.number); });
-  const auto taken = s.made.extract(s.number);
-  if (taken.mapped().error) {
-    const std::exception_ptr error = taken.mapped().error;
-    s.made[s.number] = taken.mapped();  // a second call has the same answer
-    lock.unlock();
-    std::rethrow_exception(error);
-  }
+  s.begun.wait(lock, [&] { return !s.coming.empty(); });
+  const std::shared_future<Arrays> batch = s.coming.front();
+  lock.unlock();
+  s.current = std::move(const_cast<Arrays&>(batch.get()));  // if it throws, a second call has the same answer
+  lock.lock();
+  s.coming.pop_front();
   ++s.number;
-  s.current = std::move(const_cast<State::Made&>(taken.mapped()).batch);
   lock.unlock();
   s.wanted.notify_all();
   return s.current;
@@ -409,6 +394,7 @@ void Loader::seek(const LoaderPosition& position) {
   if (position.epoch < 0 || position.batch < 0 || position.batch >= state_->per_epoch)
     fail_user("a loader of ", state_->per_epoch, " batches an epoch has no batch ", position.batch, " of epoch ",
         position.epoch);
+  const Busy busy(state_->busy, "a loader");
   state_->begin(position.epoch * state_->per_epoch + position.batch);
 }
 

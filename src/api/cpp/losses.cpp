@@ -41,9 +41,14 @@ Tensor at_targets(At logits, Tensor targets, const char* op) {
   return one_hot(At(targets, logits.where), shape[-1], logits.value.type().dtype);
 }
 
-// A number for each element of the prediction: the mean over elements of rows that are samples.
-Loss mean_of_samples(Tracer& trace, At elements) {
-  const auto at = [&](Tensor value) { return At(value, elements.where); };
+// loss(prediction, target) is a number for each element of the prediction: the mean over elements of rows that are
+// samples. Shapes [N, 1] and [N] would broadcast to [N, N], and compare each prediction with all targets.
+template <class LossOf> Loss mean_of_samples(Tracer& trace, At prediction, Tensor target, const LossOf& loss) {
+  if (prediction.value.shape() != target.shape())
+    fail_shape(prediction, "a loss of predictions ", prediction.value.shape(), " and targets ", target.shape(),
+        ", expected equal shapes; reshape one");
+  const auto at = [&](Tensor value) { return At(value, prediction.where); };
+  const At elements = at(loss(prediction, target));
   const Shape shape = elements.value.shape();
   const Tensor mask = trace.row_mask();
   if (shape.rank() < 1 || shape[0] != mask.dim(0))
@@ -53,13 +58,6 @@ Loss mean_of_samples(Tracer& trace, At elements) {
   const Tensor counted = elements * reshape(at(mask), rows);
   return {.sum = sum(at(counted)),
       .count = at(trace.sample_count()) * static_cast<double>(shape.elements(1, shape.rank()))};
-}
-
-// [N, 1] and [N] would broadcast to [N, N], and compare each prediction with all targets.
-void check_same_shape(const At& prediction, Tensor target) {
-  if (prediction.value.shape() == target.shape()) return;
-  fail_shape(prediction, "a loss of predictions ", prediction.value.shape(), " and targets ", target.shape(),
-      ", expected equal shapes; reshape one");
 }
 }  // namespace
 
@@ -84,23 +82,19 @@ Tensor weighted_cross_entropy_sum(At logits, Tensor targets, Tensor class_weight
 }
 
 Loss squared_error_loss(Tracer& trace, At prediction, Tensor target) {
-  check_same_shape(prediction, target);
-  return mean_of_samples(trace, At(square(At(prediction - target, prediction.where)), prediction.where));
+  return mean_of_samples(trace, prediction, target, [](At x, Tensor y) { return square(At(x - y, x.where)); });
 }
 
 Loss absolute_error_loss(Tracer& trace, At prediction, Tensor target) {
-  check_same_shape(prediction, target);
-  return mean_of_samples(trace, At(abs(At(prediction - target, prediction.where)), prediction.where));
+  return mean_of_samples(trace, prediction, target, [](At x, Tensor y) { return abs(At(x - y, x.where)); });
 }
 
 Loss huber_loss(Tracer& trace, At prediction, Tensor target, double delta) {
-  check_same_shape(prediction, target);
-  return mean_of_samples(trace, At(huber(prediction, target, delta), prediction.where));
+  return mean_of_samples(trace, prediction, target, [=](At x, Tensor y) { return huber(x, y, delta); });
 }
 
 Loss binary_cross_entropy_loss(Tracer& trace, At logits, Tensor targets) {
-  check_same_shape(logits, targets);
-  return mean_of_samples(trace, At(At(softplus(logits), logits.where) - logits * targets, logits.where));
+  return mean_of_samples(trace, logits, targets, [](At x, Tensor y) { return At(softplus(x), x.where) - x * y; });
 }
 
 Loss cross_entropy_loss(At logits, Tensor targets, double label_smoothing) {

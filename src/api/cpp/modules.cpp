@@ -32,24 +32,9 @@ Fans fans_of(const Shape& shape) {
   return {elements / static_cast<double>(shape[0]), elements / static_cast<double>(shape[-1])};
 }
 
-// Two independent numbers from N(0, deviation^2) (Box & Muller 1958).
-std::array<double, 2> two_normal(double deviation, const std::function<double()>& uniform) {
-  const double radius = deviation * std::sqrt(-2 * std::log(1 - uniform()));
-  const double angle = 2 * std::numbers::pi * uniform();
-  return {radius * std::cos(angle), radius * std::sin(angle)};
-}
-
-void fill_normal(std::span<float> values, double deviation, const std::function<double()>& uniform) {
-  for (size_t i = 0; i < values.size(); i += 2) {
-    const auto [first, second] = two_normal(deviation, uniform);
-    values[i] = static_cast<float>(first);
-    if (i + 1 < values.size()) values[i + 1] = static_cast<float>(second);
-  }
-}
-
 Initializer normal_of(double (*variance)(const Fans& fans)) {
   return [variance](std::span<float> values, const Shape& shape, const auto& uniform) {
-    fill_normal(values, std::sqrt(variance(fans_of(shape))), uniform);
+    normal_init(std::sqrt(variance(fans_of(shape))))(values, shape, uniform);
   };
 }
 
@@ -125,8 +110,7 @@ Initializer xavier_normal() {
 
 Initializer he_uniform() {
   return [](std::span<float> values, const Shape& shape, const auto& uniform) {
-    const double bound = std::sqrt(6 / fans_of(shape).in);
-    for (float& value : values) value = static_cast<float>((2 * uniform() - 1) * bound);
+    uniform_init(std::sqrt(6 / fans_of(shape).in))(values, shape, uniform);
   };
 }
 
@@ -140,9 +124,13 @@ Initializer lecun_normal() {
 
 Initializer truncated_normal_init(double deviation) {
   return [deviation](std::span<float> values, const Shape&, const auto& uniform) {
+    const auto next = [&] {  // Box & Muller 1958
+      const double radius = deviation * std::sqrt(-2 * std::log(1 - uniform()));
+      return radius * std::cos(2 * std::numbers::pi * uniform());
+    };
     for (float& value : values) {
-      double drawn = two_normal(deviation, uniform)[0];
-      while (std::abs(drawn) > 2 * deviation) drawn = two_normal(deviation, uniform)[0];
+      double drawn = next();
+      while (std::abs(drawn) > 2 * deviation) drawn = next();
       value = static_cast<float>(drawn);
     }
   };

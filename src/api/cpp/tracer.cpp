@@ -74,8 +74,7 @@ bool is_reserved(const std::string& name) {
 
 Tensor Tracer::input(const std::string& name) {
   if (!types_) fail_user("input \"", name, "\" has no type: give it one, or construct the learner with batch shapes");
-  const auto found = types_->find(name);
-  if (found != types_->end()) return input(name, found->second);
+  if (const TensorType* type = find_value(*types_, name)) return input(name, *type);
   const std::string names = joined(*types_, ", ", [](const auto& entry) { return entry.first; });
   fail_user("the batches have no \"", name, "\"; they have ", names.empty() ? "nothing" : names);
 }

@@ -156,8 +156,8 @@ void add_steps(nb::class_<PyLearner>& learner) {
   learner
       .def("step",
           [](PyLearner& self, const nb::list& batches, double rate) {
-            std::vector<Arrays> micro;
-            for (const nb::handle batch : batches) micro.push_back(to_arrays(nb::cast<nb::dict>(batch), self.types()));
+            const auto micro =
+                mapped(batches, [&](nb::handle batch) { return to_arrays(nb::cast<nb::dict>(batch), self.types()); });
             const StepResult result = without_gil([&] { return self.learner().step(micro, rate); });
             return nb::make_tuple(result.loss, result.grad_norm, result.count, result.finite, result.skipped);
           })
@@ -190,10 +190,9 @@ void add_weights(nb::class_<PyLearner>& learner) {
           })
       .def("parameters",
           [](PyLearner& self) {
-            nb::list found;
-            for (const ParameterSpec& spec : self.learner().parameters())
-              found.append(nb::make_tuple(spec.name, to_tuple(spec.shape), spec.trainable));
-            return found;
+            return to_list_of(self.learner().parameters(), [](const ParameterSpec& spec) {
+              return nb::make_tuple(spec.name, to_tuple(spec.shape), spec.trainable);
+            });
           })
       .def("save", [](PyLearner& self, const std::string& path,
                        const std::string& type) { without_gil([&] { self.learner().save(path, type); }); })

@@ -91,9 +91,8 @@ nb::dict plan(const nb::dict& given, bool exact) {
 nb::list check(const nb::dict& given) {
   const ConfigChoice choice = choice_of(given);
   const std::vector<CheckLine> lines = without_gil([&] { return run_checks(TaskCheck(choice.load()).subject()); });
-  nb::list found;
-  for (const CheckLine& line : lines) found.append(nb::make_tuple(line.name, enum_name(line.verdict), line.figure));
-  return found;
+  return to_list_of(
+      lines, [](const CheckLine& line) { return nb::make_tuple(line.name, enum_name(line.verdict), line.figure); });
 }
 
 std::string report(const std::vector<std::string>& folders, std::string title) {

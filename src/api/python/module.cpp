@@ -32,11 +32,7 @@ std::string class_name(nb::handle object) {
   return nb::cast<std::string>(object.type().attr("__name__"));
 }
 
-nb::tuple to_tuple(const Shape& shape) {
-  nb::list sizes;
-  for (const int64_t size : shape.sizes()) sizes.append(size);
-  return nb::tuple(sizes);
-}
+nb::tuple to_tuple(const Shape& shape) { return nb::tuple(to_list_of(shape.sizes(), std::identity())); }
 
 Shape to_shape(const std::vector<int64_t>& sizes) { return Shape(std::span<const int64_t>(sizes)); }
 
@@ -82,9 +78,7 @@ nb::dict to_dict(const InputTypes& types) {
 }
 
 nb::list to_list(const std::vector<InputTypes>& shapes) {
-  nb::list found;
-  for (const InputTypes& types : shapes) found.append(to_dict(types));
-  return found;
+  return to_list_of(shapes, [](const InputTypes& types) { return to_dict(types); });
 }
 
 Converted convert(nb::handle value, std::optional<DType> wanted, const std::string& name) {
@@ -100,9 +94,8 @@ Arrays to_arrays(const nb::dict& batch, const InputTypes& types) {
   Arrays arrays;
   for (const auto& [key, value] : batch) {
     const auto name = nb::cast<std::string>(nb::str(key));
-    const auto known = types.find(name);
-    const Converted converted =
-        convert(value, known == types.end() ? std::nullopt : std::optional(known->second.dtype), "\"" + name + "\"");
+    const TensorType* known = find_value(types, name);
+    const Converted converted = convert(value, known ? std::optional(known->dtype) : std::nullopt, "\"" + name + "\"");
     arrays.set_bytes(name, converted.type, converted.bytes());
   }
   return arrays;

@@ -286,9 +286,8 @@ void add_losses(nb::module_& module) {
 nb::handle immortal(const nb::object& object) { return object.inc_ref(); }
 
 nb::list list_of(std::span<const Tensor> tensors) {
-  nb::list found;
-  for (const Tensor& tensor : tensors) found.append(tensor.defined() ? nb::cast(tensor) : nb::none());
-  return found;
+  return to_list_of(
+      tensors, [](const Tensor& tensor) -> nb::object { return tensor.defined() ? nb::cast(tensor) : nb::none(); });
 }
 
 std::vector<Tensor> tensors_of(const nb::object& result, const char* what) {
@@ -306,12 +305,9 @@ std::vector<Tensor> tensors_of(const nb::object& result, const char* what) {
 
 // Copies, as Python may keep the arrays.
 nb::list copies_of(std::span<const OpArray> arrays, bool writable) {
-  nb::list found;
-  for (const OpArray& array : arrays) {
-    const auto* bytes = static_cast<const std::byte*>(array.data);
-    found.append(numpy_copy({bytes, array.type.bytes()}, array.type, writable));
-  }
-  return found;
+  return to_list_of(arrays, [&](const OpArray& array) {
+    return numpy_copy({static_cast<const std::byte*>(array.data), array.type.bytes()}, array.type, writable);
+  });
 }
 
 OpDefinition definition_of(const std::string& name, const nb::object& kernel, const nb::object& decompose,
@@ -322,11 +318,8 @@ OpDefinition definition_of(const std::string& name, const nb::object& kernel, co
   if (!infer.is_none())
     definition.infer = [call = immortal(infer)](const OpTypes& types) {
       const nb::gil_scoped_acquire gil;
-      nb::list in;
-      for (const TensorType& type : types.in) in.append(to_tuple(type));
-      std::vector<TensorType> out;
-      for (const nb::handle type : nb::cast<nb::sequence>(call(*nb::tuple(in)))) out.push_back(to_type(type));
-      return out;
+      const nb::list in = to_list_of(types.in, [](const TensorType& type) { return to_tuple(type); });
+      return mapped(nb::cast<nb::sequence>(call(*nb::tuple(in))), to_type);
     };
   definition.decompose = [compose](const OpOperands& op) {
     const nb::gil_scoped_acquire gil;

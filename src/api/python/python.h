@@ -8,6 +8,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 #include <exception>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -35,6 +36,12 @@ template <class To, class... Rest> void read_options(const nb::dict& given, cons
 template <class Pairs> nb::dict to_dict_of(const Pairs& pairs) {
   nb::dict found;
   for (const auto& [name, value] : pairs) found[name.c_str()] = value;
+  return found;
+}
+
+template <class Items, class Function> nb::list to_list_of(const Items& items, const Function& to) {
+  nb::list found;
+  for (const auto& item : items) found.append(to(item));
   return found;
 }
 

@@ -115,8 +115,7 @@ void load_torchvision(const std::string& path, const ParameterLayout& layout, co
   }
   for (const TensorEntry& entry : file.entries()) {
     if (entry.name.ends_with(".num_batches_tracked")) continue;
-    const auto known = [&](const ParameterSlot& slot) { return slot.spec.name == entry.name; };
-    if (std::ranges::none_of(layout.parameters(), known))
+    if (!contains(layout.parameters(), entry.name, &ParameterSlot::name))
       fail_user(path, ": the model has no tensor \"", entry.name, "\"");
   }
 }

@@ -6,10 +6,6 @@
 
 namespace linnet {
 namespace {
-Tensor log(Tensor x) {
-  return pointwise({{{Scalar::kInput, 0}, {Scalar::kLog, 0}}}, std::array{x}, SourceLine::current());
-}
-
 Tensor log_probabilities(Tensor logits) { return logits - log_sum_exp_last(logits); }
 
 // Logarithms of mean probabilities, up to a constant per row. With d_i = log p_i - log p_0, m about the largest: the
@@ -25,7 +21,7 @@ Tensor mean_of(const std::vector<Tensor>& logits) {
   if (differences.empty()) return logits[0];
   Tensor sum = exp(most * -1.0);
   for (const Tensor& difference : differences) sum = sum + exp(difference - most);
-  return logits[0] + most + log(sum * (1.0 / static_cast<double>(logits.size())));
+  return logits[0] + most + apply_scalar(Scalar::kLog, sum * (1.0 / static_cast<double>(logits.size())));
 }
 }  // namespace
 

@@ -35,9 +35,7 @@ Plan plan_of(int64_t depth) {
 // 3x3 windows, stride 2, a border of one pixel. Padding with zeros is right, as nothing is below zero after a ReLU.
 Tensor pool_positive(Tensor x) {
   for (const int axis : {1, 2}) {
-    Shape border = x.shape();
-    border.set(axis, 1);
-    const Tensor edge = fill(*x.graph, {x.type().dtype, border}, 0);
+    const Tensor edge = fill(*x.graph, {x.type().dtype, with_size(x.shape(), axis, 1)}, 0);
     x = concat(edge, std::array{x, edge}, axis);
   }
   return max_pool(x, 3, 2);

@@ -12,11 +12,6 @@ constexpr double kTiny = 1e-24;  // added to squared lengths, whose root has a d
 
 Tensor root(Tensor x) { return x * rsqrt(x); }
 
-Tensor compare(Scalar function, Tensor a, Tensor b) {
-  return pointwise(
-      {{{Scalar::kInput, 0}, {Scalar::kInput, 1}, {function, 0, 1}}}, std::array{a, b}, SourceLine::current());
-}
-
 Tensor rows_of(Tensor x, Shape shape) { return broadcast_to(reshape(x, {1, x.shape().elements()}), shape); }
 Tensor columns_of(Tensor x, Shape shape) { return broadcast_to(reshape(x, {x.shape().elements(), 1}), shape); }
 
@@ -34,7 +29,7 @@ Tensor largest_state(Tensor states, Tensor lengths) {
   const Tensor padding = (token_mask(lengths, length, states.type().dtype) + -1.0) * kHidden;
   const Tensor x = permute(states, {0, 2, 1});
   const Tensor seen = stop_gradient(x + broadcast_to(reshape(padding, {batch, 1, length}), all));
-  const Tensor is_largest = stop_gradient(compare(Scalar::kEqual, seen, broadcast_to(max_last(seen), all)));
+  const Tensor is_largest = stop_gradient(apply_scalar(Scalar::kEqual, seen, broadcast_to(max_last(seen), all)));
   return reshape(sum_to(x * is_largest, {batch, width, 1}) / sum_to(is_largest, {batch, width, 1}), {batch, width});
 }
 
@@ -67,11 +62,10 @@ Tensor in_batch_errors(Tensor firsts, Tensor partners, Tensor others, Tensor wei
 Tensor cosent(Tensor cosines, Tensor labels, Tensor weights) {
   const int64_t batch = weights.dim(0);
   const Shape pairs{batch, batch};
-  const Tensor counts = compare(Scalar::kGreater, rows_of(labels, pairs), columns_of(labels, pairs)) *
+  const Tensor counts = apply_scalar(Scalar::kGreater, rows_of(labels, pairs), columns_of(labels, pairs)) *
                         rows_of(weights, pairs) * columns_of(weights, pairs);
   const Tensor differences = columns_of(cosines, pairs) - rows_of(cosines, pairs) + hide(counts);
-  const Tensor zero = fill(*cosines.graph, {cosines.type().dtype, {1, 1}}, 0);
-  return reshape(log_sum_exp_last(concat(zero, std::array{reshape(differences, {1, batch * batch})}, 1)), {});
+  return reshape(log_sum_exp_last(padded(reshape(differences, {1, batch * batch}), 1, 1, 0)), {});
 }
 
 Tensor distances(Tensor a, Tensor b) { return root(sum_to(square(a - b), {a.dim(0), 1}) + kTiny); }
@@ -113,7 +107,8 @@ Tensor token_mask(Tensor lengths, int64_t length, DType dtype, int64_t longest) 
   Tensor positions = literal(*lengths.graph, {dtype, {count}}, numbers);
   if (longest > 0) positions = slice(positions, 0, 0, length);
   const Shape tokens{lengths.dim(0), length};
-  return stop_gradient(compare(Scalar::kGreater, columns_of(cast(lengths, dtype), tokens), rows_of(positions, tokens)));
+  return stop_gradient(
+      apply_scalar(Scalar::kGreater, columns_of(cast(lengths, dtype), tokens), rows_of(positions, tokens)));
 }
 
 Tensor sentence_embeddings(TextEncoder& encoder, Tensor tokens, Tensor lengths, bool normalized, Pooling pooling) {

@@ -129,16 +129,14 @@ Tensor TokenConvolution::operator()(Tensor embeddings, Tensor lengths, Tensor st
   ModuleScope scope(*this);
   const int64_t batch = embeddings.dim(0), length = embeddings.dim(1), width = embeddings.dim(2);
   const int64_t taps = weight.spec().shape[2], before = (taps - 1) / 2;
-  const DType dtype = embeddings.type().dtype;
-  const Tensor mask = reshape(token_mask(lengths, length, dtype, longest), {batch, length, 1});
-  const auto zeros = [&](int64_t count) { return fill(*embeddings.graph, {dtype, {batch, count, width}}, 0); };
+  const Tensor mask = reshape(token_mask(lengths, length, embeddings.type().dtype, longest), {batch, length, 1});
   const Tensor text = embeddings * broadcast_to(mask, embeddings.shape());
-  const Tensor padded = concat(zeros(before), std::array{text, zeros(taps - 1 - before)}, 1);
+  const Tensor wide = padded(text, 1, before, taps - 1 - before);
   const Tensor kernel = permute(weight.tensor(), {2, 0, 1});
   Tensor sum;
   for (int64_t tap = 0; tap < taps; ++tap) {
     const Tensor of_tap = reshape(slice(kernel, 0, tap, 1), {width, width});
-    const Tensor part = matmul(slice(padded, 1, tap, length), of_tap, false, true);
+    const Tensor part = matmul(slice(wide, 1, tap, length), of_tap, false, true);
     sum = sum.defined() ? sum + part : part;
   }
   return norm(states + activate(dropout(sum + bias.tensor()), activation));

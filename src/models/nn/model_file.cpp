@@ -68,8 +68,7 @@ Metadata load_model(const std::string& path, const ParameterLayout& layout, cons
   if (file.entries().size() != layout.parameters().size())
     for (const SafetensorsEntry& entry : file.entries()) {
       if (!weight_of_input_step(entry.name).empty()) continue;  // scales of static int8, read by who needs them
-      const auto is_its = [&](const ParameterSlot& slot) { return slot.spec.name == entry.name; };
-      if (std::ranges::none_of(layout.parameters(), is_its))
+      if (!contains(layout.parameters(), entry.name, &ParameterSlot::name))
         fail_user(path, ": tensor ", entry.name, " is not part of the model");
     }
   return file.metadata();

@@ -55,6 +55,7 @@ void initialize(const ParameterSpec& spec, uint64_t seed, float* values);
 struct ParameterSlot {
   ParameterSpec spec;
   int64_t offset;  // elements, in the parameters or in the constants
+  const std::string& name() const { return spec.name; }
 };
 
 struct QuantizedSlot {

@@ -7,13 +7,9 @@
 
 namespace linnet {
 namespace {
-const ParameterSlot* find_slot(std::span<const ParameterSlot> slots, const std::string& name) {
-  return find_item(slots, name, [](const ParameterSlot& slot) -> const std::string& { return slot.spec.name; });
-}
-
 const ParameterSlot* find_any(const ParameterLayout& layout, const std::string& name) {
-  const ParameterSlot* slot = find_slot(layout.parameters(), name);
-  return slot ? slot : find_slot(layout.constants(), name);
+  const ParameterSlot* slot = find_parameter(layout, name);
+  return slot ? slot : find_item(layout.constants(), name, &ParameterSlot::name);
 }
 
 // All ranks of a tensor group divide the graph of its first rank, so that they agree.
@@ -171,7 +167,7 @@ const ParameterLayout& of_all_stages(const ParameterLayout& layout) {
 }
 
 const ParameterSlot* find_parameter(const ParameterLayout& layout, const std::string& name) {
-  return find_slot(layout.parameters(), name);
+  return find_item(layout.parameters(), name, &ParameterSlot::name);
 }
 
 bool is_copy(const ParameterLayout& layout, const TrainedRange& range) {

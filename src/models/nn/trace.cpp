@@ -65,8 +65,7 @@ Tensor Trace::parameter(const ParameterSpec& spec) {
 }
 
 bool Trace::is_frozen(const ParameterSpec& spec) const {
-  const auto name_of = [](const ParameterSlot& slot) -> const std::string& { return slot.spec.name; };
-  return options_.layout && contains(options_.layout->frozen(), spec.name, name_of);
+  return options_.layout && contains(options_.layout->frozen(), spec.name, &ParameterSlot::name);
 }
 
 void Trace::update_buffer(const ParameterSpec& spec, Tensor next) {

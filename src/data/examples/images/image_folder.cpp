@@ -52,11 +52,12 @@ std::vector<std::string> list(const std::string& directory, bool folders) {
 // Counts of skipped images by ending.
 using ForeignImages = std::map<std::string, int64_t>;
 
-void count_foreign(const std::string& folder, ForeignImages& counts) {
+void count_foreign_below(const std::string& directory, ForeignImages& counts) {
   std::error_code ignored;
-  for (fs::directory_iterator it(folder, ignored), end; !ignored && it != end; it.increment(ignored))
+  for (fs::directory_iterator it(directory, ignored), end; !ignored && it != end; it.increment(ignored))
     if (const std::string ending = foreign_image_ending(it->path().filename().string()); !ending.empty())
       ++counts[ending];
+  for (const std::string& folder : list(directory, true)) count_foreign_below(directory + "/" + folder, counts);
 }
 
 std::string text_of(const ForeignImages& counts) {
@@ -72,11 +73,6 @@ void warn_of(const ForeignImages& counts, const std::string& directory, size_t r
   if (total > 0)
     log_warning(text_of_parts(total, " of ", total + static_cast<int64_t>(read), " pictures in '", directory,
         "' are left out: ", text_of(counts)));
-}
-
-void count_foreign_below(const std::string& directory, ForeignImages& counts) {
-  count_foreign(directory, counts);
-  for (const std::string& folder : list(directory, true)) count_foreign_below(directory + "/" + folder, counts);
 }
 
 // `labels`: receives the class of each.

@@ -328,9 +328,7 @@ constexpr Row<Filter> kFilters[] = {
           List items = elements(v, b);
           std::ranges::reverse(items);
           if (!v.text()) return items;
-          std::string text;
-          for (const Value& item : items) text += *item.text();
-          return text;
+          return joined(items, "", [](const Value& item) { return *item.text(); });
         }},
     {"safe", [](V v, A, B) -> Value { return v; }},
     {"select", [](V v, A a, B b) -> Value { return select(v, a, false, true, b); }},

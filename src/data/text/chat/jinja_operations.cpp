@@ -1,6 +1,7 @@
 // Python's operators and methods on template values.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include "base/text.h"
 #include "data/text/chat/jinja_program.h"
 #include "data/text/unicode/utf8.h"
@@ -179,9 +180,7 @@ Value slice_of(const Value& object, const Value& begin, const Value& end, const 
   List chosen;
   for (int64_t i = first; step > 0 ? i < last : i > last; i += step) chosen.push_back(items[i]);
   if (!object.text()) return chosen;
-  std::string text;
-  for (const Value& character : chosen) text += *character.text();
-  return text;
+  return joined(chosen, "", [](const Value& character) { return *character.text(); });
 }
 
 void check_defined(const Value& value, const std::string& rest) {
