@@ -333,8 +333,7 @@ void TextWorker::begin(std::unique_ptr<Sample> sample) {
 void TextWorker::forget(const Sample& sample) {
   const std::lock_guard lock(mutex_);
   --texts_;
-  const auto of_client = texts_of_.find(sample.order->client);
-  if (--of_client->second == 0) texts_of_.erase(of_client);
+  if (--texts_of_[sample.order->client] == 0) texts_of_.erase(sample.order->client);
 }
 
 void TextWorker::hear(Sample& sample, const GeneratedToken& heard) {
@@ -433,8 +432,7 @@ void RowWorker::work(const std::stop_token& stop) {
       order->finished(std::move(order->outcome));
       const std::lock_guard lock(mutex_);
       texts_ -= std::ssize(order->texts);
-      const auto of_client = texts_of_.find(order->client);
-      if ((of_client->second -= std::ssize(order->texts)) == 0) texts_of_.erase(of_client);
+      if ((texts_of_[order->client] -= std::ssize(order->texts)) == 0) texts_of_.erase(order->client);
     }
   }
 }
