@@ -243,7 +243,8 @@ void TextWorker::work(const std::stop_token& stop) {
       if (stop.stop_requested() && waiting_.empty() && !engine.busy()) return;
     }
     try {
-      take_orders();
+      cancel_orders();
+      while (std::unique_ptr<Sample> sample = next_sample()) begin(std::move(sample));
       if (engine.busy()) engine.step(model_->pool());
       {
         const std::lock_guard lock(mutex_);
@@ -259,21 +260,14 @@ void TextWorker::work(const std::stop_token& stop) {
   }
 }
 
-void TextWorker::take_orders() {
-  std::vector<int64_t> cancelled;
-  {
-    const std::lock_guard lock(mutex_);
-    cancelled.swap(cancelled_);
-  }
-  if (!cancelled.empty()) cancel_orders(cancelled);
-  while (std::unique_ptr<Sample> sample = next_sample()) begin(std::move(sample));
-}
-
-void TextWorker::cancel_orders(const std::vector<int64_t>& orders) {
+void TextWorker::cancel_orders() {
+  std::vector<int64_t> orders;
   const auto is_cancelled = [&](int64_t order) { return contains(orders, order); };
   std::vector<std::shared_ptr<Order>> removed;
   {
     const std::lock_guard lock(mutex_);
+    if (cancelled_.empty()) return;
+    orders.swap(cancelled_);
     waiting_.remove_if([&](const std::shared_ptr<Order>& order) {
       if (!is_cancelled(order->number)) return false;
       removed.push_back(order);
