@@ -174,10 +174,9 @@ void DataFingerprint::save(const std::string& folder) const {
 
 std::vector<std::string> DataFingerprint::changes(const DataFingerprint& now) const {
   std::vector<std::string> keys;
-  for (const Entry& entry : entries) {
-    const Entry* present = find_item(now.entries, entry.key, &Entry::key);
-    if (present && *present != entry) keys.push_back(entry.key);
-  }
+  for (const Entry& entry : entries)
+    if (const Entry* present = find_item(now.entries, entry.key, &Entry::key); present && *present != entry)
+      keys.push_back(entry.key);
   return keys;
 }
 
