@@ -45,12 +45,13 @@ std::string text_split(const EvaluationRequest& request, const Config& config, E
 std::string figures(const char* items, const TaskEvaluation& result) {
   std::string line = fmt::format("{} {}  loss {:.4f}", result.items, items, result.loss);
   for (const auto& [name, value] : result.metrics)
-    line += fmt::format("  {} {:.4f}",
-        name == "f1"            ? "F1"
-        : name == "f1_macro"    ? "macro F1"
-        : name == "f1_weighted" ? "weighted F1"
-                                : name,
-        value);
+    line += fmt::format("  {} {}",
+        name == "f1"                ? "F1"
+        : name == "f1_macro"        ? "macro F1"
+        : name == "f1_weighted"     ? "weighted F1"
+        : name == "word_perplexity" ? "per word"
+                                    : name,
+        name == "words" ? fmt::format("{:.0f}", value) : fmt::format("{:.4f}", value));
   return line;
 }
 
@@ -84,11 +85,7 @@ EvaluationAnswer evaluate_language(const EvaluationRequest& request, const Confi
   answer.result = evaluate_language_model(opened, config, request.data, split);
   const char* items = task_row(config).items;
   answer.facts.emplace_back(items, answer.result.items);
-  answer.line = fmt::format("{} {}  loss {:.4f}", answer.result.items, items, answer.result.loss);
-  for (const auto& [name, value] : answer.result.metrics)
-    answer.line += name == "words"             ? fmt::format("  words {:.0f}", value)
-                   : name == "word_perplexity" ? fmt::format("  per word {:.4f}", value)
-                                               : fmt::format("  {} {:.4f}", name, value);
+  answer.line = figures(items, answer.result);
   return answer;
 }
 

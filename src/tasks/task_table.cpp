@@ -24,11 +24,6 @@ std::unique_ptr<SessionTask> make_decoder_task(const Config& config) {
                                  : make_language_task(config);
 }
 
-// open_language_model() refuses folders that are no language model.
-void export_language_run(const std::string& folder, const std::string& out) {
-  export_language_model(open_language_model(folder), out);
-}
-
 std::shared_ptr<const Tokenizer> load_pair_tokenizer(const Config& config, const std::string& folder, bool target) {
   const TokenizerPair pair = load_tokenizers(config, folder);
   return target ? pair.target : pair.source;
@@ -56,7 +51,9 @@ constexpr std::array kActions{
         .score = open_language_scorer,
         .tokenizer = load_text_tokenizer,
         .inspect = inspect_language_model,
-        .export_model = export_language_run},
+        // open_language_model() refuses folders that are no language model.
+        .export_model = [](const std::string& folder,
+                            const std::string& out) { export_language_model(open_language_model(folder), out); }},
     TaskActions{.kind = TaskKind::kMaskedLanguage,
         .make = make_masked_task,
         .evaluate = evaluate_masked,

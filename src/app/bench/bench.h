@@ -23,17 +23,17 @@ struct WorkloadInput {
 
 // A training step. The data depend only on the workload, so another program can use the same (--write-data FILE).
 struct Workload {
-  std::string name, description;
-  std::string unit;            // "samples/s" or "tokens/s"
+  std::string name = {}, description = {};
+  std::string unit = {};       // "samples/s" or "tokens/s"
   double units_per_step = 0;   // samples or tokens, padding included
   bool forward_apart = false;  // measure the forward pass alone too
-  std::shared_ptr<Module> model;
-  LossFunction loss;
+  std::shared_ptr<Module> model = {};
+  LossFunction loss = {};
   std::vector<ParameterGroup> groups = {};
-  OptimizerAttrs optimizer;  // Adam, by default as Kingma & Ba have it
+  OptimizerAttrs optimizer = {};  // Adam, by default as Kingma & Ba have it
   double learning_rate = 0;
   int64_t batches = 0;
-  std::vector<WorkloadInput> inputs;
+  std::vector<WorkloadInput> inputs = {};
 };
 
 struct WorkloadOptions {

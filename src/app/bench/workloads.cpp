@@ -14,19 +14,10 @@
 
 namespace linnet {
 namespace {
-// Pseudorandom integers, the same on every machine.
-class MadeNumbers {
- public:
-  explicit MadeNumbers(uint64_t seed) : state_(seed) {}
-  // Uniform in [low, high).
-  int32_t next(int64_t low, int64_t high) {
-    return static_cast<int32_t>(
-        low + static_cast<int64_t>(next_splitmix64(state_) % static_cast<uint64_t>(high - low)));
-  }
-
- private:
-  uint64_t state_;
-};
+// A pseudorandom integer in [low, high), the same on every machine.
+int32_t next_number(uint64_t& state, int64_t low, int64_t high) {
+  return static_cast<int32_t>(low + static_cast<int64_t>(next_splitmix64(state) % static_cast<uint64_t>(high - low)));
+}
 
 template <class T>
 WorkloadInput workload_input(std::string name, DType dtype, Shape shape, const std::vector<T>& values) {
@@ -41,26 +32,25 @@ WorkloadInput workload_input(std::string name, DType dtype, Shape shape, const s
 Workload image_workload(const std::shared_ptr<ImageModel>& model, int64_t batch, int64_t count) {
   const ImageShape& shape = model->images;
   const int64_t batches = std::max<int64_t>(count / batch, 1), pixels = shape.height * shape.width * shape.channels;
-  MadeNumbers numbers(4);
+  uint64_t random = 4;
   std::vector<int32_t> patterns;
-  for (int64_t i = 0; i < shape.classes * pixels; ++i) patterns.push_back(numbers.next(0, 3) == 0 ? 160 : 0);
+  for (int64_t i = 0; i < shape.classes * pixels; ++i) patterns.push_back(next_number(random, 0, 3) == 0 ? 160 : 0);
   std::vector<uint8_t> images;
   std::vector<int32_t> labels;
   for (int64_t image = 0; image < batches * batch; ++image) {
-    labels.push_back(numbers.next(0, static_cast<int32_t>(shape.classes)));
+    labels.push_back(next_number(random, 0, static_cast<int32_t>(shape.classes)));
     for (int64_t i = 0; i < pixels; ++i)
-      images.push_back(static_cast<uint8_t>(patterns[labels.back() * pixels + i] + numbers.next(0, 96)));
+      images.push_back(static_cast<uint8_t>(patterns[labels.back() * pixels + i] + next_number(random, 0, 96)));
   }
 
-  Workload workload;
-  workload.unit = "samples/s", workload.units_per_step = static_cast<double>(batch);
-  workload.model = model;
-  workload.loss = [model, batch](Trace& trace) { return image_loss(*model, trace, batch); };
-  workload.batches = batches;
-  workload.inputs = {
-      workload_input("images", DType::kU8, {batches, batch, shape.height, shape.width, shape.channels}, images),
-      workload_input("labels", DType::kI32, {batches, batch}, labels)};
-  return workload;
+  return {.unit = "samples/s",
+      .units_per_step = static_cast<double>(batch),
+      .model = model,
+      .loss = [model, batch](Trace& trace) { return image_loss(*model, trace, batch); },
+      .batches = batches,
+      .inputs = {
+          workload_input("images", DType::kU8, {batches, batch, shape.height, shape.width, shape.channels}, images),
+          workload_input("labels", DType::kI32, {batches, batch}, labels)}};
 }
 
 // Reference shape R: encoder-decoder Transformer, d 256, 8 heads, ff 1024, 2 + 2 layers, post-LN, vocabulary 256, batch
@@ -73,12 +63,12 @@ struct Sentences {
   std::vector<int32_t> words, lengths;  // [rows, length], [rows]
 };
 
-Sentences make_sentences(MadeNumbers& numbers, int64_t length) {
+Sentences make_sentences(uint64_t& random, int64_t length) {
   Sentences s;
   for (int64_t row = 0; row < kBatch * kBatches; ++row) {
-    s.lengths.push_back(numbers.next(length / 2, length + 1));
+    s.lengths.push_back(next_number(random, length / 2, length + 1));
     for (int64_t t = 0; t < length; ++t)
-      s.words.push_back(t < s.lengths.back() ? numbers.next(kFirstWord, kVocabulary) : kPad);
+      s.words.push_back(t < s.lengths.back() ? next_number(random, kFirstWord, kVocabulary) : kPad);
   }
   return s;
 }
@@ -94,15 +84,15 @@ Workload bert_workload(const WorkloadOptions& options, int64_t batch) {
   if (options.dropout >= 0) config.dropout = options.dropout;
   auto model = std::make_shared<MaskedLanguageModel>(config);
 
-  MadeNumbers numbers(3);
+  uint64_t random = 3;
   std::vector<int32_t> tokens, lengths, positions, targets;
   for (int64_t row = 0; row < kBatches * batch; ++row) {
     const size_t first = tokens.size();
-    lengths.push_back(numbers.next(kLength / 2, kLength + 1));
+    lengths.push_back(next_number(random, kLength / 2, kLength + 1));
     for (int64_t t = 0; t < kLength; ++t)
-      tokens.push_back(t < lengths.back() ? numbers.next(kFirstWord, config.vocab_size) : kPad);
+      tokens.push_back(t < lengths.back() ? next_number(random, kFirstWord, config.vocab_size) : kPad);
     // Evenly spaced from a random start: distinct, and within the row's length.
-    const int32_t used = lengths.back() * 15 / 100, start = numbers.next(0, lengths.back());
+    const int32_t used = lengths.back() * 15 / 100, start = next_number(random, 0, lengths.back());
     for (int32_t i = 0; i < kMasked; ++i) {
       const int64_t t = (start + static_cast<int64_t>(i) * lengths.back() / used) % lengths.back();
       int32_t& token = tokens[first + static_cast<size_t>(t)];
@@ -112,19 +102,18 @@ Workload bert_workload(const WorkloadOptions& options, int64_t batch) {
     }
   }
 
-  Workload workload;
-  workload.unit = "samples/s", workload.units_per_step = static_cast<double>(batch);
-  workload.model = model;
-  workload.loss = [model, batch](
-                      Trace& trace) { return masked_language_loss(*model, trace, batch, kLength, batch * kMasked); };
-  workload.optimizer = {.weight_decay = 0.01, .decoupled = true, .clip_norm = 1};
-  workload.learning_rate = 1e-4;
-  workload.batches = kBatches;
-  workload.inputs = {workload_input("tokens", DType::kI32, {kBatches, batch, kLength}, tokens),
-      workload_input("lengths", DType::kI32, {kBatches, batch}, lengths),
-      workload_input("positions", DType::kI32, {kBatches, batch * kMasked}, positions),
-      workload_input("targets", DType::kI32, {kBatches, batch * kMasked}, targets)};
-  return workload;
+  return {.unit = "samples/s",
+      .units_per_step = static_cast<double>(batch),
+      .model = model,
+      .loss = [model, batch](
+                  Trace& trace) { return masked_language_loss(*model, trace, batch, kLength, batch * kMasked); },
+      .optimizer = {.weight_decay = 0.01, .decoupled = true, .clip_norm = 1},
+      .learning_rate = 1e-4,
+      .batches = kBatches,
+      .inputs = {workload_input("tokens", DType::kI32, {kBatches, batch, kLength}, tokens),
+          workload_input("lengths", DType::kI32, {kBatches, batch}, lengths),
+          workload_input("positions", DType::kI32, {kBatches, batch * kMasked}, positions),
+          workload_input("targets", DType::kI32, {kBatches, batch * kMasked}, targets)}};
 }
 
 // Decoders: "gpt-6l" (d 384, 6 heads, 8 x 256 tokens, vocabulary 65) and GPT-2's 124M (2 x 1024, for a GPU 8 x 1024,
@@ -137,26 +126,25 @@ Workload decoder_workload(const WorkloadOptions& options, DecoderConfig config, 
   const int64_t length = config.max_seq_len;
   auto model = std::make_shared<TextDecoder>(config);
 
-  MadeNumbers numbers(2);
+  uint64_t random = 2;
   std::vector<int32_t> tokens, targets;
   for (int64_t row = 0; row < kBatches * batch; ++row)
-    for (int64_t t = 0, token = numbers.next(0, config.vocab_size); t < length; ++t) {
+    for (int64_t t = 0, token = next_number(random, 0, config.vocab_size); t < length; ++t) {
       tokens.push_back(static_cast<int32_t>(token));
-      token = numbers.next(0, config.vocab_size);
+      token = next_number(random, 0, config.vocab_size);
       targets.push_back(static_cast<int32_t>(token));
     }
 
-  Workload workload;
-  workload.unit = "tokens/s", workload.units_per_step = static_cast<double>(batch * length);
-  workload.forward_apart = true;
-  workload.model = model;
-  workload.loss = [model, batch, length](Trace& trace) { return causal_loss(*model, trace, batch, length); };
-  workload.optimizer = {.beta2 = 0.95, .weight_decay = 0.1, .decoupled = true, .clip_norm = 1};
-  workload.learning_rate = 3e-4;
-  workload.batches = kBatches;
-  workload.inputs = {workload_input("tokens", DType::kI32, {kBatches, batch, length}, tokens),
-      workload_input("targets", DType::kI32, {kBatches, batch, length}, targets)};
-  return workload;
+  return {.unit = "tokens/s",
+      .units_per_step = static_cast<double>(batch * length),
+      .forward_apart = true,
+      .model = model,
+      .loss = [model, batch, length](Trace& trace) { return causal_loss(*model, trace, batch, length); },
+      .optimizer = {.beta2 = 0.95, .weight_decay = 0.1, .decoupled = true, .clip_norm = 1},
+      .learning_rate = 3e-4,
+      .batches = kBatches,
+      .inputs = {workload_input("tokens", DType::kI32, {kBatches, batch, length}, tokens),
+          workload_input("targets", DType::kI32, {kBatches, batch, length}, targets)}};
 }
 
 Workload gpt_workload(const WorkloadOptions& options, bool large, int64_t batch) {
@@ -215,8 +203,8 @@ Workload transformer_workload(const WorkloadOptions& options, int64_t length) {
   if (options.dropout >= 0) config.dropout = options.dropout;
   auto model = std::make_shared<Transformer>(config);
 
-  MadeNumbers numbers(1);
-  const Sentences source = make_sentences(numbers, length), target = make_sentences(numbers, length);
+  uint64_t random = 1;
+  const Sentences source = make_sentences(random, length), target = make_sentences(random, length);
   // Inputs: begin and the words; targets: the words, the last one replaced by the end.
   std::vector<int32_t> in(target.words.size(), kPad), out = target.words;
   for (size_t row = 0; row < target.lengths.size(); ++row) {
@@ -227,20 +215,20 @@ Workload transformer_workload(const WorkloadOptions& options, int64_t length) {
     out[first + size - 1] = kEnd;
   }
 
-  Workload workload;
-  workload.unit = "samples/s", workload.units_per_step = kBatch;
-  workload.model = model;
-  workload.loss = [model, length](Trace& trace) {
-    return translation_loss(*model, trace, {kBatch, length, length}, 0);
-  };
-  workload.learning_rate = 1e-4;
-  workload.batches = kBatches;
   const Shape rows{kBatches, kBatch, length}, counts{kBatches, kBatch};
-  workload.inputs = {workload_input("source", DType::kI32, rows, source.words),
-      workload_input("source_lengths", DType::kI32, counts, source.lengths),
-      workload_input("target_in", DType::kI32, rows, in), workload_input("target_out", DType::kI32, rows, out),
-      workload_input("target_lengths", DType::kI32, counts, target.lengths)};
-  return workload;
+  return {.unit = "samples/s",
+      .units_per_step = kBatch,
+      .model = model,
+      .loss =
+          [model, length](Trace& trace) {
+            return translation_loss(*model, trace, {kBatch, length, length}, 0);
+          },
+      .learning_rate = 1e-4,
+      .batches = kBatches,
+      .inputs = {workload_input("source", DType::kI32, rows, source.words),
+          workload_input("source_lengths", DType::kI32, counts, source.lengths),
+          workload_input("target_in", DType::kI32, rows, in), workload_input("target_out", DType::kI32, rows, out),
+          workload_input("target_lengths", DType::kI32, counts, target.lengths)}};
 }
 
 struct Row {

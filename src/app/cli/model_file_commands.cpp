@@ -127,11 +127,6 @@ struct OnnxArguments {
   bool verbose = false, profile = false;
 };
 
-int list_operators() {
-  for (const OnnxOperatorRow& row : onnx_operators()) print("{:<48}{}\n", row.name, row.note);
-  return 0;
-}
-
 int test(const OnnxArguments& arguments) {
   const std::vector<OnnxTestResult> results = run_onnx_tests(arguments.folder);
   bool failed = false;
@@ -398,7 +393,10 @@ void add_import_command(Command& linnet) {
 
 void add_onnx_command(Command& linnet) {
   Command onnx = linnet.subcommand("onnx", "what Linnet reads of ONNX");
-  onnx.subcommand("operators", "the operators that imported networks may have").does(list_operators);
+  onnx.subcommand("operators", "the operators that imported networks may have").does([] {
+    for (const OnnxOperatorRow& row : onnx_operators()) print("{:<48}{}\n", row.name, row.note);
+    return 0;
+  });
   auto [tests, tested] =
       onnx.subcommand("test", "run ONNX's backend tests: folders with model.onnx and test_data_set_0", test);
   tests.take("DIR", tested.folder, "a test, or a folder of tests", {.required = true})

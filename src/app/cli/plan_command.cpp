@@ -297,13 +297,6 @@ std::vector<PlanAnswer> plan_within(Config& config, uint64_t limit, bool exact, 
   return stages;
 }
 
-void print_memory(const PlanAnswer& answer) {
-  print_text(answer.forecast.text());
-  print("  (arena {:.1f} MB; no placement could be below {:.1f} MB)\n", megabytes(answer.arena_bytes),
-      megabytes(answer.arena_lower_bound));
-  if (!answer.recomputation.empty()) print("  ({})\n", answer.recomputation);
-}
-
 // The largest stage, with the batch that fits on all.
 PlanAnswer of_all(const std::vector<PlanAnswer>& stages) {
   const auto room = [](const PlanAnswer& answer) {
@@ -320,7 +313,10 @@ void print_stages(const std::vector<PlanAnswer>& stages) {
   print("{} parameters; batches of {}\n", stages[0].parameters, stages[0].batches);
   for (const PlanAnswer& answer : stages) {
     if (!answer.stage.empty()) print("{}\n", answer.stage);
-    print_memory(answer);
+    print_text(answer.forecast.text());
+    print("  (arena {:.1f} MB; no placement could be below {:.1f} MB)\n", megabytes(answer.arena_bytes),
+        megabytes(answer.arena_lower_bound));
+    if (!answer.recomputation.empty()) print("  ({})\n", answer.recomputation);
   }
 }
 

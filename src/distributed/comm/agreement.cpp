@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <exception>
 #include <limits>
+#include "base/fail.h"
 #include "base/numbers.h"
 #include "base/process.h"
+#include "base/text.h"
 
 namespace linnet {
 namespace {
@@ -12,18 +14,13 @@ std::string packed(ErrorKind kind, const char* message) {
   return std::string(1, static_cast<char>('0' + static_cast<int>(kind))) + message;
 }
 
-std::string next_line(std::string& text) {
-  const size_t end = std::min(text.find('\n'), text.size());
-  std::string line = text.substr(0, end);
-  text.erase(0, end + 1);
-  return line;
-}
-
-std::string difference(std::string there, std::string here) {  // "learning_rate = 0.1, not learning_rate = 0.2"
-  while (!there.empty() || !here.empty()) {
-    const std::string a = next_line(there), b = next_line(here);
-    if (a != b) return (a.empty() ? "nothing" : a) + ", not " + (b.empty() ? "nothing" : b);
-  }
+// "learning_rate = 0.1, not learning_rate = 0.2"
+std::string difference(const std::string& there, const std::string& here) {
+  std::vector<std::string_view> theirs = split(there, '\n'), own = split(here, '\n');
+  theirs.resize(std::max(theirs.size(), own.size())), own.resize(theirs.size());
+  for (size_t i = 0; i < own.size(); ++i)
+    if (theirs[i] != own[i])
+      return text_of_parts(theirs[i].empty() ? "nothing" : theirs[i], ", not ", own[i].empty() ? "nothing" : own[i]);
   return "";
 }
 

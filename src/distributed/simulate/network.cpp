@@ -137,8 +137,7 @@ Traffic sum_everywhere_traffic(size_t values, const ShardShare& share) {
 Traffic all_reduce_traffic(size_t values, int ranks) {
   if (ranks == 1 || values == 0) return {};
   const auto count = static_cast<size_t>(ranks), others = count - 1;
-  if (sends_whole(values, count))
-    return {.exchanges = 1, .port_bytes = bytes_of(values * others), .sent_bytes = bytes_of(values * others)};
+  if (sends_whole(values, count)) return send_traffic(bytes_of(values * others));
   Traffic traffic;
   for (size_t done = 0; done < values; done += kSummedPiece) {
     const size_t piece = std::min(kSummedPiece, values - done);
@@ -152,9 +151,7 @@ Traffic all_reduce_traffic(size_t values, int ranks) {
 }
 
 Traffic all_gather_traffic(size_t values, int ranks) {
-  if (ranks == 1) return {};
-  const double bytes = bytes_of(values) * (ranks - 1);
-  return {.exchanges = 1, .port_bytes = bytes, .sent_bytes = bytes};
+  return ranks == 1 ? Traffic{} : send_traffic(bytes_of(values) * (ranks - 1));
 }
 
 Traffic send_traffic(double bytes) { return {.exchanges = 1, .port_bytes = bytes, .sent_bytes = bytes}; }

@@ -11,9 +11,8 @@
 namespace linnet {
 namespace {
 template <class Outputs> auto& named_output(Outputs& outputs, const std::string& name) {
-  const auto found = outputs.find(name);
-  if (found == outputs.end()) fail_internal("the plan has no output ", name);
-  return found->second;
+  if (auto* found = find_value(outputs, name)) return *found;
+  fail_internal("the plan has no output ", name);
 }
 
 constexpr size_t kAlignment = 256;

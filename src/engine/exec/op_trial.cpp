@@ -11,7 +11,6 @@
 namespace linnet {
 namespace {
 std::string input_name(size_t i) { return "x" + std::to_string(i); }
-std::string weight_name(size_t i) { return "w" + std::to_string(i); }
 
 DType dtype_of(const OpTrialInput& input, DType floats) {
   return input.integer ? DType::kI32 : input.byte ? DType::kU8 : floats;
@@ -37,7 +36,7 @@ Graph trial_graph(const OpTrial& op, DType dtype, bool with_gradients, bool roun
   for (size_t i = 0; i < outputs.size(); ++i) {
     graph.output("y" + std::to_string(i), outputs[i]);
     if (!with_gradients || !is_float(outputs[i].type().dtype)) continue;
-    const Tensor part = sum_to(outputs[i] * graph.input(weight_name(i), outputs[i].type()), {});
+    const Tensor part = sum_to(outputs[i] * graph.input("w" + std::to_string(i), outputs[i].type()), {});
     loss = loss.defined() ? loss + part : part;
   }
   if (!with_gradients) return graph;

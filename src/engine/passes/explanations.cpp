@@ -31,25 +31,19 @@ struct Lookup {
   Tensor moved, difference;  // m + alpha (e - m), and e - m: [B, T, D]
 };
 
-// The sequence whose ids the node looks up in a table; "" for other nodes.
-std::string sequence_of(const Graph& graph, const Node& node, std::span<const std::string> sequences) {
-  if (!is(node, kEmbedding)) return "";
-  for (const std::string& sequence : sequences)
-    if (graph.find_input(sequence) == node.in[1]) return sequence;
-  return "";
-}
-
 std::vector<Lookup> move_lookups(Rewriter& rewriter, std::span<const std::string> sequences) {
   std::vector<Lookup> lookups;
   for (const Node& node : rewriter.old().nodes()) {
     rewriter.copy(node);
-    const std::string sequence = sequence_of(rewriter.old(), node, sequences);
-    if (sequence.empty()) continue;
+    if (!is(node, kEmbedding)) continue;
+    const auto is_looked_up = [&](const std::string& name) { return rewriter.old().find_input(name) == node.in[1]; };
+    const auto sequence = std::ranges::find_if(sequences, is_looked_up);
+    if (sequence == sequences.end()) continue;
     const Tensor row = rewriter[node.out[0]], table = rewriter[node.in[0]];
     const Tensor alpha = rewriter.graph().input("alpha", {row.type().dtype, {row.dim(0), 1, 1}});
     const Tensor mean = sum_to(table, {table.dim(1)}) * (1 / static_cast<double>(table.dim(0)));
     const Tensor difference = row - mean;
-    lookups.push_back({sequence, difference * alpha + mean, difference});
+    lookups.push_back({*sequence, difference * alpha + mean, difference});
     rewriter.map(node.out[0], lookups.back().moved);
   }
   return lookups;

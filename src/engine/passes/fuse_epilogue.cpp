@@ -97,13 +97,10 @@ class Epilogue final : public Fusion {
 
   // The dropout whose gradient `backward` computes, if it is a dropout of `x`.
   const Node* same_dropout(const Node& backward, ValueId x) const {
-    const auto found = dropouts_.find(x);
-    if (found == dropouts_.end() || !is(backward, kDropout)) return nullptr;
-    const auto &forward = found->second->attrs.as<DropoutAttrs>(), &back = backward.attrs.as<DropoutAttrs>();
-    const bool same = forward.site == back.site && forward.probability == back.probability &&
-                      forward.layout == back.layout && forward.first_column == back.first_column &&
-                      found->second->in[1] == backward.in[1];
-    return same ? found->second : nullptr;
+    const Node* forward = find_or(dropouts_, x, nullptr);
+    const bool same =
+        forward && is(backward, kDropout) && forward->attrs == backward.attrs && forward->in[1] == backward.in[1];
+    return same ? forward : nullptr;
   }
 
   bool take_derivative(const Node& node, const TracedActivation& function) {

@@ -55,17 +55,12 @@ class FuseLoss final : public Fusion {
     for (NodeId id = forward + 1; id < graph_.node_count(); ++id) {
       const Node& grad = graph_.node(id);
       if (is(grad, kLinearCrossEntropyGrad) && grad.in.size() == node.in.size() + 1 &&
-          std::equal(node.in.begin(), node.in.end(), grad.in.begin()) && is_of_same_loss(grad.attrs, node.attrs) &&
+          std::equal(node.in.begin(), node.in.end(), grad.in.begin()) &&
+          set_member<&LinearCrossEntropyAttrs::weight_gradient>(grad.attrs) == node.attrs &&
           can_move_before(grad.in.back(), forward))
         return id;
     }
     return kNone;
-  }
-
-  static bool is_of_same_loss(const Attrs& gradient, const Attrs& loss) {
-    auto attrs = gradient.as<LinearCrossEntropyAttrs>();
-    attrs.weight_gradient = true;
-    return Attrs(attrs) == loss;
   }
 
   // Scalars and reshapes or parts of a tensor cost nothing to have early.

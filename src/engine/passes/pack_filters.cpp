@@ -45,13 +45,12 @@ std::optional<PackedFilters> packable(const Graph& graph, const Node& node) {
   return PackedFilters{part->flat, part->offset, sizes, floats};
 }
 
-// Whether both can share the packed filters.
-bool is_like(const PackedFilters& a, const PackedFilters& b) {
-  return a.flat == b.flat && a.offset == b.offset && convolution_method(a.sizes) == convolution_method(b.sizes);
-}
-
+// Whether one of the list can share its packed filters.
 bool has_like(std::span<const PackedFilters> list, const PackedFilters& filters) {
-  return std::ranges::any_of(list, [&](const PackedFilters& other) { return is_like(other, filters); });
+  return std::ranges::any_of(list, [&](const PackedFilters& other) {
+    return other.flat == filters.flat && other.offset == filters.offset &&
+           convolution_method(other.sizes) == convolution_method(filters.sizes);
+  });
 }
 
 std::vector<PackedFilters> packable_in(const Graph& graph) {

@@ -74,10 +74,9 @@ int count_views(const Graph& graph) {
 std::vector<std::string> new_nodes(const Graph& before, const Graph& after) {
   std::vector<std::string> changes;
   const auto old = count_nodes(before);
-  for (const auto& [name, count] : count_nodes(after)) {
-    const int more = count - find_or(old, name, 0);
-    if (more > 0) changes.push_back(name + " x " + std::to_string(more));
-  }
+  for (const auto& [name, count] : count_nodes(after))
+    if (const int more = count - find_or(old, name, 0); more > 0)
+      changes.push_back(name + " x " + std::to_string(more));
   if (const int views = count_views(after); views > count_views(before))
     changes.push_back(std::to_string(views) + " of " + std::to_string(after.value_count()) + " values are views");
   return changes;
@@ -167,10 +166,8 @@ Graph run_early(const Graph& graph, NodeId first) {
 
 std::string fusion_report(const std::vector<PassReport>& reports) {
   std::string text;
-  for (const PassReport& report : reports) {
-    if (report.fused.empty()) continue;
-    text += report.name + ": " + joined(report.fused) + "\n";
-  }
+  for (const PassReport& report : reports)
+    if (!report.fused.empty()) text += report.name + ": " + joined(report.fused) + "\n";
   return text;
 }
 }  // namespace linnet

@@ -380,10 +380,9 @@ size_t saved_bytes(const Graph& graph) {
   for (NodeId id = loss + 1; id < graph.node_count(); ++id)
     if (const Node& node = graph.node(id); !renames(node)) saved.insert(node.in.begin(), node.in.end());
   std::set<ValueId> owners;
-  for (const ValueId value : saved) {
-    const NodeId producer = graph.value(owner[value]).producer;
-    if (producer != kNone && producer < loss) owners.insert(owner[value]);
-  }
+  for (const ValueId value : saved)
+    if (const NodeId producer = graph.value(owner[value]).producer; producer != kNone && producer < loss)
+      owners.insert(owner[value]);
   return sum_of<size_t>(owners, [&](ValueId value) { return graph.value(value).type.bytes(); });
 }
 

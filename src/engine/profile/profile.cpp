@@ -49,11 +49,6 @@ double moved_bytes(const Graph& graph, const Node& node) {
   return bytes - table + std::min(table, bytes_of(node.out[0]));
 }
 
-// A loss that the pass fuse_loss has joined with its gradient.
-bool computes_loss_and_gradient(const Node& node) {
-  return node.op == &kLinearCrossEntropyGrad && node.attrs.as<LinearCrossEntropyAttrs>().loss;
-}
-
 // In a training graph, forward is what the loss depends on, update begins with the norm of the gradients or the
 // optimizer, and backward is the rest. Other graphs are evaluation.
 std::vector<StepPhase> node_phases(const Graph& graph) {
@@ -65,7 +60,9 @@ std::vector<StepPhase> node_phases(const Graph& graph) {
   const std::vector<bool> forward = ancestors_of(graph, loss_values(graph));
   for (NodeId id = 0; id < graph.node_count(); ++id) {
     phases[id] = forward[id] ? StepPhase::kForward : id < update ? StepPhase::kBackward : StepPhase::kUpdate;
-    if (computes_loss_and_gradient(graph.node(id))) phases[id] = StepPhase::kBoth;
+    const Node& node = graph.node(id);  // the pass fuse_loss may have joined the loss with its gradient
+    if (node.op == &kLinearCrossEntropyGrad && node.attrs.as<LinearCrossEntropyAttrs>().loss)
+      phases[id] = StepPhase::kBoth;
   }
   return phases;
 }

@@ -21,11 +21,12 @@ uint64_t random_seed() {
   return (static_cast<uint64_t>(device()) << 32) | device();
 }
 
-std::string prompt_of(const RowModel& model, const std::string& name) {
+// What `call` returns. Its errors are the request's.
+template <class Call> auto checked(int status, const char* param, const Call& call) {
   try {
-    return model.prompt(name);
+    return call();
   } catch (const Error& error) {
-    fail_api(400, "prompt_name", error.what());
+    fail_api(status, param, error.what());
   }
 }
 }  // namespace
@@ -33,12 +34,8 @@ std::string prompt_of(const RowModel& model, const std::string& name) {
 // All errors are the request's.
 TextJob Service::prepare(const ServedModel& model, const TextRequest& request, bool translation) const {
   const TextModel& writer = model.resident->text->model();
-  TextJob job;
-  try {
-    job = translation ? writer.prepare_translation(request) : writer.prepare(request);
-  } catch (const Error& error) {
-    throw ApiError(422, error.what());
-  }
+  TextJob job =
+      checked(422, "", [&] { return translation ? writer.prepare_translation(request) : writer.prepare(request); });
   const int64_t most = options_.max_tokens > 0 ? std::min(options_.max_tokens, writer.room()) : writer.room();
   const auto prompt = static_cast<int64_t>(job.prompt.size());
   if (prompt >= writer.room() + (writer.answers() ? 1 : 0))
@@ -126,9 +123,10 @@ void Service::translate(InputCall call, const Exchange& exchange, const std::str
 void Service::compute_rows(const Model& model, InputCall& call, const Exchange& exchange, const std::string& client,
     const std::function<std::string(std::vector<float>&& rows, int64_t tokens)>& format) {
   RowWorker& worker = *model->resident->rows;
-  const std::string prompt = call.texts.empty() ? "" : prompt_of(worker.model(), call.prompt);
+  const std::string prompt =
+      checked(400, "prompt_name", [&] { return call.texts.empty() ? "" : worker.model().prompt(call.prompt); });
   std::vector<RowText> texts;
-  try {
+  checked(422, "input", [&] {
     for (std::vector<int32_t>& tokens : call.tokens) {
       worker.model().check(tokens);
       texts.push_back({std::move(tokens)});
@@ -136,9 +134,7 @@ void Service::compute_rows(const Model& model, InputCall& call, const Exchange& 
     for (size_t i = 0; i < call.texts.size(); ++i)
       texts.push_back(worker.model().encode(
           prompt + call.texts[i], i < call.pairs.size() && call.pairs[i] ? &*call.pairs[i] : nullptr));
-  } catch (const Error& error) {
-    fail_api(422, "input", error.what());
-  }
+  });
   const auto tokens = sum_of<int64_t>(texts, [](const RowText& text) { return std::ssize(text.tokens); });
   const auto finished = [exchange, format, tokens](RowOutcome&& outcome) {
     if (!outcome.error.empty()) return exchange->respond(error_response(ApiError(500, outcome.error)));
@@ -200,12 +196,7 @@ void Service::find_spans(InputCall call, const Exchange& exchange) {
                        : "the model answers questions: each input is {\"question\": ..., \"context\": ...}");
     texts.push_back(has_question ? with_tab(call.texts[i], *call.pairs[i]) : call.texts[i]);
   }
-  std::vector<Json> found;
-  try {
-    found = finder.find(texts, call.top.value_or(1));
-  } catch (const Error& error) {
-    fail_api(422, "inputs", error.what());
-  }
+  const std::vector<Json> found = checked(422, "inputs", [&] { return finder.find(texts, call.top.value_or(1)); });
   exchange->respond({.body = format_spans(found, call.is_list) + "\n"});
 }
 

@@ -47,12 +47,6 @@ ModelKind model_kind(const std::string& folder) {
   fail_user("'", folder, "' classifies images; `linnet predict` does that");
 }
 
-// Fails if a file lost pages while it was read, which leaves zeros for weights.
-std::unique_ptr<LoadedModel> unless_pages_are_lost(std::unique_ptr<LoadedModel> model, uint64_t lost_before) {
-  if (count_lost_pages() != lost_before) fail_user("'", model->folder, "': a file was cut short while it was read");
-  return model;
-}
-
 namespace fs = std::filesystem;
 
 // Whether a file only records a training run, or holds the weights.
@@ -371,17 +365,17 @@ std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const 
     model->kind = ModelKind::kClassifier;
   if (model->kind == ModelKind::kClassifier && options.open_spans && marks_spans(folder)) {
     model->kind = ModelKind::kSpans, model->spans = options.open_spans(folder, options);
-    return unless_pages_are_lost(std::move(model), lost_before);
-  }
-  if (model->kind == ModelKind::kClassifier || model->kind == ModelKind::kEmbedder) {
+  } else if (model->kind == ModelKind::kClassifier || model->kind == ModelKind::kEmbedder) {
     const auto open = model->kind == ModelKind::kEmbedder ? open_embedder : open_row_classifier;
     model->rows = std::make_unique<RowWorker>(open(folder, options), options.limits.waiting);
-    return unless_pages_are_lost(std::move(model), lost_before);
+  } else {
+    std::unique_ptr<TextModel> text = open_text_model(folder, {options});
+    text->plan_resident(options.text, options.check);
+    model->text = std::make_unique<TextWorker>(std::move(text), options.limits);
   }
-  std::unique_ptr<TextModel> text = open_text_model(folder, {options});
-  text->plan_resident(options.text, options.check);
-  model->text = std::make_unique<TextWorker>(std::move(text), options.limits);
-  return unless_pages_are_lost(std::move(model), lost_before);
+  // Lost pages leave zeros for weights.
+  if (count_lost_pages() != lost_before) fail_user("'", folder, "': a file was cut short while it was read");
+  return model;
 }
 
 PackReport pack_model(const std::string& folder, const std::string& path, const QuantizationWords& words) {

@@ -243,7 +243,8 @@ void TextWorker::work(const std::stop_token& stop) {
       if (stop.stop_requested() && waiting_.empty() && !engine.busy()) return;
     }
     try {
-      take_orders();
+      cancel_orders();
+      while (std::unique_ptr<Sample> sample = next_sample()) begin(std::move(sample));
       if (engine.busy()) engine.step(model_->pool());
       {
         const std::lock_guard lock(mutex_);
@@ -259,21 +260,14 @@ void TextWorker::work(const std::stop_token& stop) {
   }
 }
 
-void TextWorker::take_orders() {
-  std::vector<int64_t> cancelled;
-  {
-    const std::lock_guard lock(mutex_);
-    cancelled.swap(cancelled_);
-  }
-  if (!cancelled.empty()) cancel_orders(cancelled);
-  while (std::unique_ptr<Sample> sample = next_sample()) begin(std::move(sample));
-}
-
-void TextWorker::cancel_orders(const std::vector<int64_t>& orders) {
+void TextWorker::cancel_orders() {
+  std::vector<int64_t> orders;
   const auto is_cancelled = [&](int64_t order) { return contains(orders, order); };
   std::vector<std::shared_ptr<Order>> removed;
   {
     const std::lock_guard lock(mutex_);
+    if (cancelled_.empty()) return;
+    orders.swap(cancelled_);
     waiting_.remove_if([&](const std::shared_ptr<Order>& order) {
       if (!is_cancelled(order->number)) return false;
       removed.push_back(order);
@@ -333,8 +327,7 @@ void TextWorker::begin(std::unique_ptr<Sample> sample) {
 void TextWorker::forget(const Sample& sample) {
   const std::lock_guard lock(mutex_);
   --texts_;
-  const auto of_client = texts_of_.find(sample.order->client);
-  if (--of_client->second == 0) texts_of_.erase(of_client);
+  if (--texts_of_[sample.order->client] == 0) texts_of_.erase(sample.order->client);
 }
 
 void TextWorker::hear(Sample& sample, const GeneratedToken& heard) {
@@ -433,8 +426,7 @@ void RowWorker::work(const std::stop_token& stop) {
       order->finished(std::move(order->outcome));
       const std::lock_guard lock(mutex_);
       texts_ -= std::ssize(order->texts);
-      const auto of_client = texts_of_.find(order->client);
-      if ((of_client->second -= std::ssize(order->texts)) == 0) texts_of_.erase(of_client);
+      if ((texts_of_[order->client] -= std::ssize(order->texts)) == 0) texts_of_.erase(order->client);
     }
   }
 }

@@ -139,8 +139,7 @@ class TextWorker {
   struct Sample;  // one of its texts, from its begin on
 
   void work(const std::stop_token& stop);
-  void take_orders();
-  void cancel_orders(const std::vector<int64_t>& orders);
+  void cancel_orders();
   std::unique_ptr<Sample> next_sample();
   int64_t slots_of(const TextOrder& order) const;
   int64_t slots_taken() const;

@@ -40,12 +40,6 @@ void TextWriter::begin(size_t job) {
   }
 }
 
-// Fills free engine slots with the next requests.
-void TextWriter::begin_ahead() {
-  for (; ahead_ < jobs_.size() && static_cast<int64_t>(writing_.size()) < model_->engine().slots(); ++ahead_)
-    if (texts_[ahead_].empty()) begin(ahead_);
-}
-
 void TextWriter::collect() {
   for (FinishedRequest& finished : model_->engine().take_finished()) {
     Text& text = *writing_.extract(finished.id).mapped();
@@ -59,7 +53,9 @@ std::vector<WrittenText> TextWriter::write(size_t request, const TextListener& h
   ahead_ = std::max(ahead_, request + 1);
   bool go_on = hear(std::exchange(texts[0].unheard, {}));
   while (go_on && !std::ranges::all_of(texts, &Text::done)) {
-    begin_ahead();
+    // Fills free engine slots with the next requests.
+    for (; ahead_ < jobs_.size() && static_cast<int64_t>(writing_.size()) < model_->engine().slots(); ++ahead_)
+      if (texts_[ahead_].empty()) begin(ahead_);
     model_->engine().step(model_->pool());
     collect();
     go_on = hear(std::exchange(texts[0].unheard, {}));

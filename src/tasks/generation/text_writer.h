@@ -58,7 +58,6 @@ class TextWriter {
   };
 
   void begin(size_t job);
-  void begin_ahead();
   void collect();
 
   const std::unique_ptr<TextModel> model_;

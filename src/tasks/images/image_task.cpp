@@ -198,10 +198,7 @@ class ImageTask : public SessionTask {
         return;
       }
     }
-    if (is_torchvision_path(config_.model.from)) {
-      take_resnet(describe_torchvision(config_.model.from));
-      return;
-    }
+    if (is_torchvision_path(config_.model.from)) return take_resnet(describe_torchvision(config_.model.from));
     if (!starts_from_vit(config_)) {
       format_.network = config_.model.from;
       if (from.empty() && !format_.network.empty()) {

@@ -21,7 +21,10 @@ class Inspector {
   Inspector(const Question& question, int64_t steps, int threads)
       : question_(question), steps_(steps), rows_(rows_at_once(question)) {
     for (const QuestionSequence& sequence : question.sequences) inputs_.push_back(sequence.input);
-    std::vector<Forward::Function> functions{[this](Trace& trace) { trace_maps(trace); }};
+    std::vector<Forward::Function> functions{[this](Trace& trace) {
+      trace.graph().output("logits", chosen_logits(trace, 1));
+      maps_ = add_attention_maps(trace.graph(), inputs_);
+    }};
     if (!question.answers.empty()) functions.push_back([this](Trace& trace) { trace_attributions(trace); });
     forward_.emplace(*question.model, functions, threads);
     question.load(forward_->layout(), forward_->parameters());
@@ -60,11 +63,6 @@ class Inspector {
     const Tensor places = trace.input("places", {DType::kI32, {rows}});
     const Tensor chosen = embedding(reshape(states, {rows * positions_, width}), places);
     return question_.head ? question_.head(chosen) : chosen;
-  }
-
-  void trace_maps(Trace& trace) {
-    trace.graph().output("logits", chosen_logits(trace, 1));
-    maps_ = add_attention_maps(trace.graph(), inputs_);
   }
 
   void trace_attributions(Trace& trace) {

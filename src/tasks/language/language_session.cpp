@@ -142,8 +142,7 @@ TaskEvaluation LanguageSession::evaluate(const LanguageText& text, const SharedW
     if (++done % kDropEvery == 0) text.tokens.drop_pages();
     return trainer->evaluate(buffer.batch);
   });
-  TaskEvaluation result{nats / static_cast<double>(tokens), tokens, {}, {}};
-  result.metrics = {{"perplexity", perplexity(nats, tokens)}};
+  TaskEvaluation result{nats / static_cast<double>(tokens), tokens, {{"perplexity", perplexity(nats, tokens)}}, {}};
   if (text.words > 0) {
     result.metrics.emplace_back("word_perplexity", perplexity(nats, text.words));
     result.metrics.emplace_back("words", static_cast<double>(text.words));

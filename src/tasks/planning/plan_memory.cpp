@@ -32,7 +32,7 @@ void describe(const Session& session, PlanAnswer& answer) {
   answer.stage = stage_text(session.layout);
   std::tie(answer.arena_bytes, answer.arena_lower_bound) = session.trainer->plans().arena_use();
   answer.fusion = fusion_report(session.trainer->plans().pass_reports());
-  answer.memory_record = memory_record(*session.trainer, session.store, answer.forecast);
+  answer.memory_record = memory_record(*session.trainer, answer.forecast);
 }
 
 constexpr double kProductShare = 0.8;   // share of the machine's peak that large products reach
@@ -74,11 +74,6 @@ Traffic exchange_of(const Graph& graph, const Node& node) {
 std::string block_name(const std::string& path) {
   const std::string_view layer = block_path(path);
   return path.substr(0, layer.empty() ? path.find('.') : layer.size());
-}
-
-RegionId arena_of(const Store& store) {
-  const auto arena = std::ranges::find(store.regions(), "arena", &Store::Region::name);
-  return arena == store.regions().end() ? -1 : static_cast<RegionId>(arena - store.regions().begin());
 }
 
 // The items of a stage's passes, in node order: one for each block in turn, split at exchanges.
@@ -223,7 +218,6 @@ class RankReader {
 
   StageWork read_stage(size_t chunk) const {
     const auto& [forward, backward] = plans_[chunk];
-    const RegionId arena = arena_of(trainer_.state().store());
     StageItems items;
     StageWork& stage = items.stage;
     const std::vector<SentBucket> buckets = adds_early_ ? sent_buckets(*forward, trainer_) : std::vector<SentBucket>{};
@@ -234,10 +228,10 @@ class RankReader {
         stage.gradients.push_back(gradient(buckets[sent].values, buckets[sent].part, stage.backward.size()));
       }
     };
-    items.add(*forward, backward ? "train.forward" : "train", arena, speed_, send_until);
+    items.add(*forward, backward ? "train.forward" : "train", trainer_.arena(), speed_, send_until);
     if (backward) {
       items.begin_backward();
-      items.add(*backward, "train.backward", arena, speed_, [](NodeId) {});
+      items.add(*backward, "train.backward", trainer_.arena(), speed_, [](NodeId) {});
       stage.sent_bytes = sent_bytes(*forward);
     }
     send_until(std::numeric_limits<NodeId>::max());

@@ -144,9 +144,8 @@ Finding check_attention(CheckSubject& subject) {
   const Graph& graph = evaluation_graph(subject);
   restart(subject);
   std::map<ValueId, HostTensor> kept;
-  const auto is_attention = [](const Node& node) { return node.op == &kAttention; };
   for (const Node& node : graph.nodes())
-    if (is_attention(node))
+    if (is(node, kAttention))
       for (const ValueId value : node.in) kept[value];
   if (kept.empty()) return skipped("the model has no attention");
   const NamedTensors inputs = subject.trainer.graph_inputs(graph);
@@ -163,7 +162,7 @@ Finding check_attention(CheckSubject& subject) {
   std::string where;
   for (NodeId id = 0; id < graph.node_count(); ++id) {
     const Node& node = graph.node(id);
-    if (!is_attention(node)) continue;
+    if (!is(node, kAttention)) continue;
     std::vector<HostTensor> operands = mapped(node.in, [&](ValueId value) { return kept.at(value); });
     const double off = attention_of_ones(node, std::move(operands));
     if (++nodes == 1 || off > worst) worst = off, where = graph.where_text(id);

@@ -118,12 +118,6 @@ Json run_data(const ReportRun& run, bool with_pictures) {
   return json;
 }
 
-// Escapes JSON so that nothing in it ends a script element.
-std::string script_text(std::string json) {
-  replace_all(json, "<", "\\u003c");
-  return json;
-}
-
 std::string filled(const std::map<std::string, std::string>& values) {
   const std::string_view page = kPageHtml;
   std::string result;
@@ -138,10 +132,10 @@ std::string filled(const std::map<std::string, std::string>& values) {
   return result;
 }
 
-std::string filled_page(
-    const std::string& title, const std::string& command, const char* script, const std::string& json) {
+std::string filled_page(const std::string& title, const std::string& command, const char* script, std::string json) {
+  replace_all(json, "<", "\\u003c");  // nothing in it may end the script element
   return filled({{"title", html_escaped(title)}, {"command", html_escaped(command)}, {"style", kPageStyle},
-      {"script", script}, {"data", script_text(json)}});
+      {"script", script}, {"data", json}});
 }
 
 std::string name_of(const TensorType& type, size_t bytes) {

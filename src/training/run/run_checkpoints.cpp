@@ -96,11 +96,6 @@ struct KeptCheckpoint {
   std::string path;
 };
 
-std::string kept_checkpoint_path(const std::string& folder, int64_t step) {
-  make_directories(folder + kFolder);
-  return folder + kFolder + "/" + std::to_string(step) + kEnding;
-}
-
 // Sorted by step.
 std::vector<KeptCheckpoint> kept_checkpoints(const std::string& folder) {
   std::vector<KeptCheckpoint> checkpoints;
@@ -254,7 +249,9 @@ bool RunCheckpoints::is_due(int64_t step) const {
 void RunCheckpoints::keep(const Progress& progress) {
   const bool for_good = config_.keep_every > 0 && progress.step % config_.keep_every == 0;
   if (config_.keep_checkpoints == 0 && !for_good) return;
-  save_weights(progress, kept_checkpoint_path(folder_.path(), progress.step), state::kParameters, "../");
+  const std::string folder = folder_.path() + kFolder;
+  make_directories(folder);
+  save_weights(progress, folder + "/" + std::to_string(progress.step) + kEnding, state::kParameters, "../");
   if (is_first_rank()) remove_old_checkpoints(folder_.path(), config_);
 }
 

@@ -35,16 +35,14 @@ Json memory_json(const MemoryForecast& forecast) {
   });
 }
 
-std::string memory_record(const Trainer& trainer, const Store& store, const MemoryForecast& forecast) {
-  const auto arena = std::ranges::find(store.regions(), MemoryKind::kActivations, &Store::Region::kind);
+std::string memory_record(const Trainer& trainer, const MemoryForecast& forecast) {
   const Json record{{"parameters", trainer.state().layout().parameter_count()}, {"items", memory_json(forecast)},
-      {"picture", Json::parse(memory_picture(trainer, static_cast<RegionId>(arena - store.regions().begin())),
-                      JsonLimits::tables())}};
+      {"picture", Json::parse(memory_picture(trainer, trainer.arena()), JsonLimits::tables())}};
   return record.dump() + "\n";
 }
 
 void write_memory_record(const std::string& folder, TrainingTask& task) {
-  write_file_atomically(folder + "/memory.json", memory_record(task.trainer(), task.store(), task.forecast()));
+  write_file_atomically(folder + "/memory.json", memory_record(task.trainer(), task.forecast()));
 }
 
 void write_system_record(const std::string& folder, const std::string& program, const std::string& where) {

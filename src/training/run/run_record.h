@@ -10,7 +10,7 @@ void write_system_record(const std::string& folder, const std::string& program, 
 
 Json memory_json(const MemoryForecast& forecast);
 // {"picture": ..., "items": [{"name": ..., "bytes": ...}], "parameters": n} of planned memory.
-std::string memory_record(const Trainer& trainer, const Store& store, const MemoryForecast& forecast);
+std::string memory_record(const Trainer& trainer, const MemoryForecast& forecast);
 
 // Reads a run folder for a report. Error(kUser) if it is none.
 ReportRun read_report_run(const std::string& folder);

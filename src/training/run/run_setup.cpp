@@ -85,12 +85,6 @@ std::string data_text(const Config& config) {
   return text;
 }
 
-// The configuration without what may differ by rank.
-std::string common_text(Config config) {
-  config.train.threads = 0;
-  return to_toml(config, false);
-}
-
 // Copies the files below rank 0's folder to the other ranks.
 void share_files(Communicator& world, const std::string& folder) {
   std::vector<std::string> names;
@@ -180,10 +174,9 @@ void DataFingerprint::save(const std::string& folder) const {
 
 std::vector<std::string> DataFingerprint::changes(const DataFingerprint& now) const {
   std::vector<std::string> keys;
-  for (const Entry& entry : entries) {
-    const auto present = std::ranges::find(now.entries, entry.key, &Entry::key);
-    if (present != now.entries.end() && *present != entry) keys.push_back(entry.key);
-  }
+  for (const Entry& entry : entries)
+    if (const Entry* present = find_item(now.entries, entry.key, &Entry::key); present && *present != entry)
+      keys.push_back(entry.key);
   return keys;
 }
 
@@ -243,7 +236,9 @@ void check_ranks_agree(Communicator& world, const std::string& program, const Co
   if (world.size() == 1) return;
   check_equal(world, "program", program);
   check_equal(world, "instruction set", std::string(current_isa()) + " (--isa chooses one that all have)");
-  check_equal(world, "configuration", common_text(config));
+  Config common = config;
+  common.train.threads = 0;  // which may differ by rank
+  check_equal(world, "configuration", to_toml(common, false));
   check_equal(world, "set of data", data_text(config));
 }
 

@@ -107,10 +107,8 @@ class Search {
     // No plan is below its bound: bisect for the first step whose bound fits, then try plans from there.
     const std::vector<size_t> steps = numbers_below<size_t>(ladder_.steps.size());
     const auto first = std::ranges::partition_point(steps, [&](size_t i) { return !fits_(size(i, false)); });
-    for (const size_t i : std::span(first, steps.end())) {
-      const PlanSize placed = size(i, true);
-      if (fits_(placed)) return result(i, placed, true);
-    }
+    for (const size_t i : std::span(first, steps.end()))
+      if (const PlanSize placed = size(i, true); fits_(placed)) return result(i, placed, true);
     // The bounds need not fall from each step to the next.
     const size_t least = smallest();
     const PlanSize placed = size(least, true);

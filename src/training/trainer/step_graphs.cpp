@@ -195,10 +195,8 @@ Graph bucket_graph(const ParameterLayout& layout, const LossFunction& loss_funct
   }
   Tensor held;
   for (size_t i = 0; i < sums.size(); ++i) {
-    std::vector<Tensor> later;
-    if (i + 1 < sums.size()) later.push_back(sums[i + 1]);
-    if (held.defined()) later.push_back(held);
-    held = hold(sums[i], later);
+    const Tensor next = i + 1 < sums.size() ? sums[i + 1] : Tensor{};
+    held = hold(sums[i], with_defined({}, {next, held}));
   }
   graph.output("gradients_sent", held);
   add_totals(graph, loss, options.dtype);

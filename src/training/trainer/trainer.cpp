@@ -192,8 +192,7 @@ void Trainer::accumulate(int shape, int64_t step, int64_t micro) {
 }
 
 void Trainer::finish_accumulation() {
-  if (!pipeline_) return;
-  pipeline_->finish(pool_);
+  if (pipeline_) pipeline_->finish(pool_);
 }
 
 void Trainer::accumulate(int shape, int64_t step, int64_t micro, Executor::AfterNode after) {

@@ -139,6 +139,7 @@ class Trainer {
   PipelineStage* pipeline() { return pipeline_.get(); }  // null: this process has all layers
   const TrainerOptions& options() const { return options_; }
   ThreadPool& pool() { return pool_; }
+  RegionId arena() const { return shared_.arena; }
 
   // Copies a batch to the graphs' inputs; the functions below use the batch loaded last.
   void load(const Batch& batch) const;

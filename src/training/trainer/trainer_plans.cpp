@@ -50,10 +50,8 @@ int TrainerPlans::add_evaluation_shape(LossFunction loss) {
 }
 
 std::vector<Plan*> TrainerPlans::evaluation_plans() {
-  std::vector<Plan*> plans;
-  for (const auto& shape : shapes_)
-    if (!pipeline_) plans.push_back(&shape->evaluate);
-  return plans;
+  if (pipeline_) return {};
+  return mapped(shapes_, [](const auto& shape) { return &shape->evaluate; });
 }
 
 Graph TrainerPlans::training_graph(const LossFunction& loss, int chunk) {
