@@ -36,12 +36,6 @@ Tensor OnnxCall::tensor(size_t i, DType dtype) {
   if (!value.tensor.defined() && dtype == DType::kF32 && is_whole(value.element))
     return values(value.shape(), value.known->values(), dtype);
   if (!value.tensor.defined()) return cast(constant(value), dtype);
-  // Whole numbers that were computed as f32 skip the way through f64.
-  const Node* producer = producer_of(value.tensor);
-  if (is(producer, kCast) && dtype == DType::kF32 && value.tensor.type().dtype == DType::kF64) {
-    const Tensor before{value.tensor.graph, producer->in[0]};
-    if (before.type().dtype == dtype) return before;
-  }
   return cast(value.tensor, dtype);
 }
 

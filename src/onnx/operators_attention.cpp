@@ -74,7 +74,7 @@ Tensor windowed(OnnxCall& call, Tensor scores, const Window& window, int64_t pas
 
 // Rows of -infinity become 0.
 Tensor masked_softmax(OnnxCall& call, Tensor scores) {
-  const Tensor most = compose::fold_last(scores, compose::maximum);
+  const Tensor most = max_last(scores);
   const Tensor weights = elementwise(call, {scores, most},
       [](Number score, Number most) { return exp(score - select(equal(most, kNever), 0, most)); });
   return elementwise(call, {weights, sum_last(weights)},

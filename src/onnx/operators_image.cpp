@@ -168,7 +168,8 @@ void conv(OnnxCall& call) {
   call.set(channels_first(y));
 }
 
-// Puts zeros between elements, then convolves with flipped filters.
+// The gradient of an image convolution by its input, where there is one of this padding; otherwise puts zeros between
+// elements and convolves with flipped filters.
 void conv_transpose(OnnxCall& call) {
   const Shape s = call.shape(), f = call.shape(1);  // weight [C, O / groups, ...]
   if (f.rank() < 3) call.fail("weight ", f.text());
@@ -181,8 +182,13 @@ void conv_transpose(OnnxCall& call) {
   const std::string automatic = call.text("auto_pad", "NOTSET");
   if (groups < 1 || s[1] % groups != 0 || f[0] != s[1] || extra.size() != axes) call.fail("weight ", f.text());
   if (!wanted.empty() && wanted.size() < axes) call.fail("output_shape for another number of axes");
+  const auto finish = [&](Tensor y) { call.set(channels_first(call.has(2) ? y + call.tensor(2) : y)); };
   Tensor x = channels_last(call.tensor(0));
   Windows plain;
+  Shape result{x.dim(0)};
+  int64_t common = 0;  // padding before
+  std::vector<std::pair<int64_t, int64_t>> sides;
+  bool is_gradient = axes == 2 && w[0].stride == w[1].stride && w[0].dilation == w[1].dilation;  // of a convolution
   for (size_t i = 0; i < axes; ++i) {
     const int axis = static_cast<int>(i) + 1;
     const int64_t length = x.dim(axis), last = reach(w[i]) - 1;
@@ -194,8 +200,22 @@ void conv_transpose(OnnxCall& call) {
       before = automatic == "SAME_UPPER" ? cut / 2 : cut - cut / 2;
       after = total - before;
     }
-    x = compose::pad(spread(x, axis, w[i].stride), axis, last - before, last - after + extra[i], 0);
+    const int64_t out = (length - 1) * w[i].stride + last + 1 - before - after + extra[i];
+    result.push_back(out);
+    if (i == 0) common = before;
+    is_gradient = is_gradient && before == common && before >= 0 && out > 0 &&
+                  (out + 2 * before - last - 1) / w[i].stride + 1 == length;
+    sides.push_back({last - before, last - after + extra[i]});
     plain.push_back({.size = size[i], .dilation = w[i].dilation});
+  }
+  if (is_gradient) {
+    result.push_back(f[1] * groups);
+    const Tensor weight = compose::move_axes(call.tensor(1), {0, 2, 3, 1});
+    return finish(conv2d_transposed(x, weight, result, w[0].stride, common, w[0].dilation, groups));
+  }
+  for (size_t i = 0; i < axes; ++i) {
+    const int axis = static_cast<int>(i) + 1;
+    x = compose::pad(spread(x, axis, w[i].stride), axis, sides[i].first, sides[i].second, 0);
   }
   // [C, O / groups, ...] -> [O, C / groups, ...], flipped.
   Tensor weight = call.tensor(1);
@@ -204,9 +224,7 @@ void conv_transpose(OnnxCall& call) {
   std::swap(swapped[0], swapped[1]);
   const std::vector<Tensor> parts = mapped(split_evenly(weight, 0, static_cast<int>(groups)),
       [&](const Tensor& part) { return compose::move_axes(part, swapped); });
-  Tensor y = convolution(call, x, compose::join(parts, 0), plain, groups);
-  if (call.has(2)) y = y + call.tensor(2);
-  call.set(channels_first(y));
+  finish(convolution(call, x, compose::join(parts, 0), plain, groups));
 }
 
 // With ceil_mode a last window may end outside: adds padding for it.
@@ -293,7 +311,7 @@ void global_pool(OnnxCall& call, bool maximum) {
     if (const auto sum = compose::spatial_sum(call.tensor(0), 1 / static_cast<double>(s.elements(2, s.rank()))))
       return call.set(reshape(*sum, result));
   const Tensor rows = reshape(call.tensor(0), {s[0] * s[1], s.elements(2, s.rank())});
-  call.set(reshape(maximum ? compose::fold_last(rows, compose::maximum) : compose::mean_last(rows), result));
+  call.set(reshape(maximum ? max_last(rows) : compose::mean_last(rows), result));
 }
 
 struct Sampling {

@@ -216,7 +216,7 @@ void top_k(OnnxCall& call) {
   call.integer("sorted", 1);  // results are always sorted
   if (k < 1 || k > size) call.fail("k = ", k, "; 1 to ", size, " is possible");
   const Tensor x = compose::axis_to_end(call.tensor(0), axis);
-  const auto first = [&](bool flat) { return slice(argsort_last(x, largest, flat), -1, 0, k); };
+  const auto first = [&](bool flat) { return argsort_last(x, largest, flat, k); };
   const Tensor places = first(true), values = embedding(reshape(x, {x.shape().elements(), 1}), places);
   call.set(compose::axis_from_end(reshape(values, places.shape()), axis));
   call.set(1, compose::axis_from_end(cast(first(false), DType::kF64), axis), OnnxElement::kInt64);

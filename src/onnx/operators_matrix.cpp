@@ -74,8 +74,8 @@ Tensor reduce_last(OnnxCall& call, Tensor x, Kind kind) {
   if (kind == Kind::kL1) x = elementwise(call, {x}, [](Number x) { return abs(x); });
   if (kind == Kind::kL2 || kind == Kind::kSumOfSquares) x = square(x);
   if (kind == Kind::kMean) return compose::mean_last(x);
-  if (kind == Kind::kMax) return compose::fold_last(x, compose::maximum);
-  if (kind == Kind::kMin) return compose::fold_last(x, compose::minimum);
+  if (kind == Kind::kMax) return max_last(x);
+  if (kind == Kind::kMin) return max_last(x * -1.0) * -1.0;
   if (kind == Kind::kProduct)
     return compose::fold_last(x, [](Tensor a, Tensor b) { return a.id == b.id ? square(a) : a * b; });
   if (kind == Kind::kLogSumExp) return log_sum_exp_last(x);
@@ -151,33 +151,22 @@ void hardmax(OnnxCall& call) {
   // 1 for the first element that reaches the maximum.
   over_axis(call, [&](Tensor x) {
     const int64_t size = x.dim(-1);
-    const Tensor most = compose::fold_last(x, compose::maximum), locations = call.locations(size, x.type().dtype);
+    const Tensor most = max_last(x), locations = call.locations(size, x.type().dtype);
     const Tensor candidate = elementwise(call, {x, most, locations}, [=](Number x, Number most, Number location) {
       return select(equal(x, most), location, static_cast<double>(size));
     });
-    return elementwise(call, {candidate, compose::fold_last(candidate, compose::minimum)}, formula::equal);
+    return elementwise(call, {candidate, max_last(candidate * -1.0)},
+        [](Number candidate, Number first) { return equal(candidate, -first); });
   });
 }
 
-// A product with a triangle of ones.
 void cumulative_sum(OnnxCall& call) {
-  const Shape shape = call.shape();
-  const int axis = call.axis(static_cast<int64_t>(call.number(1, 0)), shape.rank());
-  const bool exclusive = call.flag("exclusive"), reverse = call.flag("reverse");
-  const int64_t size = shape[axis];
-  if (size > 8192) call.fail("of more than 8192 elements");
-  if (shape.elements() == 0) return call.set(call.tensor(0));
-  std::vector<double> ones;
-  for (int64_t from = 0; from < size; ++from)
-    for (int64_t to = 0; to < size; ++to) {
-      const int64_t distance = reverse ? from - to : to - from;
-      ones.push_back(distance > 0 || (distance == 0 && !exclusive) ? 1 : 0);
-    }
-  const Tensor triangle = call.values({size, size}, ones, traced_dtype(call.element()));
-  const Tensor rows = compose::axis_to_end(call.tensor(0), axis);
-  const Shape moved = rows.shape();
-  const Tensor sums = matmul(reshape(rows, {moved.elements() / size, size}), triangle);
-  call.set(compose::axis_from_end(reshape(sums, moved), axis));
+  const int axis = call.axis(static_cast<int64_t>(call.number(1, 0)), call.shape().rank());
+  const bool reverse = call.flag("reverse"), exclusive = call.flag("exclusive");
+  const Tensor sums = cumsum(call.tensor(0), axis, reverse);
+  if (!exclusive || sums.shape().elements() == 0) return call.set(sums);
+  const Tensor earlier = slice(sums, axis, reverse ? 1 : 0, sums.dim(axis) - 1);
+  call.set(padded(earlier, axis, reverse ? 0 : 1, reverse ? 1 : 0, 0));
 }
 
 // Negative log likelihood of f64 targets [...] under log probabilities [..., C].
@@ -221,7 +210,7 @@ void negative_log_likelihood_loss(OnnxCall& call) {
 void softmax_cross_entropy_loss(OnnxCall& call) {
   check_shapes(call);
   const Tensor scores = compose::axis_to_end(call.tensor(0), 1);
-  const Tensor most = compose::fold_last(scores, compose::maximum);
+  const Tensor most = max_last(scores);
   const Tensor centered = elementwise(call, {scores, most}, [](Number x, Number most) { return x - most; });
   const Tensor log_probabilities =
       elementwise(call, {centered, sum_last(exp(centered))}, [](Number x, Number sum) { return x - log(sum); });

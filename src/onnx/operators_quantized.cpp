@@ -120,14 +120,12 @@ void dequantize_linear(OnnxCall& call) {
 
 // For uint8, from the range of the tensor's numbers and 0.
 Scaling dynamic_scaling(OnnxCall& call, Tensor x) {
-  const Tensor row = reshape(x, {1, x.shape().elements()});
-  const Tensor zero = call.number(0, DType::kF32);
-  const auto extreme = [&](Tensor (*of_two)(Tensor, Tensor)) {
-    const Tensor found = reshape(compose::fold_last(row, of_two), {1});
-    return elementwise(call, {found, zero},
-        [&](Number x, Number zero) { return of_two == compose::maximum ? max(x, zero) : min(x, zero); });
+  const auto largest = [](Tensor values) {
+    if (values.shape().rank() > 1) values = max_last(values);
+    return reshape(max_last(reshape(values, {1, values.shape().elements()})), {1});
   };
-  const Tensor least = extreme(compose::minimum), most = extreme(compose::maximum);
+  const Tensor most = elementwise(call, {largest(x)}, [](Number x) { return max(x, 0); });
+  const Tensor least = elementwise(call, {largest(x * -1.0)}, [](Number x) { return -max(x, 0); });
   const Tensor scale = elementwise(call, {least, most}, [](Number least, Number most) { return (most - least) / 255; });
   // A tensor of zeros has scale 0.
   const Tensor point = elementwise(call, {least, scale},

@@ -115,11 +115,10 @@ Tensor without_rest(OnnxCall& call, Tensor y, Tensor sums, std::vector<float> sc
   return elementwise(call, {y, sums, steps}, [](Number y, Number sum, Number step) { return y - sum * step; });
 }
 
-// x [..., K], rounded, times the weight.
-Tensor product_of(OnnxCall& call, Tensor x, const Weight& weight, StaticRounding rounding) {
+// x [..., K], which becomes `rounded`, times the weight.
+Tensor product_of(OnnxCall& call, Tensor x, Tensor rounded, const Weight& weight, StaticRounding rounding) {
   const PackedOperand w = pack(call, weight, rounding);
-  const Tensor rounded = round_activations(x, rounding);
-  const Tensor y = matmul(rounded, dequantize(w.data, w.shape), false, true);
+  const Tensor y = matmul(round_activations(x, rounding), dequantize(w.data, w.shape), false, true);
   return weight.rest == 0 ? y : without_rest(call, y, sum_last(rounded), weight.scales, weight.rest);
 }
 
@@ -142,7 +141,7 @@ std::optional<Tensor> quantized_product(OnnxCall& call, const TracedValue& a, co
   if (shape.rank() != 2) return {};
   const std::optional<Weight> weight = read_weight(*b.quantization, matrix_layout(shape, trans_b));
   if (!weight || x->dim(-1) != weight->columns) return {};
-  return product_of(call, *x, *weight, rounding_of(*a.quantization));
+  return product_of(call, *x, a.tensor, *weight, rounding_of(*a.quantization));
 }
 
 std::optional<Tensor> quantized_convolution(
@@ -156,7 +155,8 @@ std::optional<Tensor> quantized_convolution(
   if (!filters) return {};
   StaticRounding rounding = rounding_of(*x.quantization);
   const Tensor image = compose::channels_last(*source);
-  if (std::ranges::all_of(axes, is_product)) return product_of(call, image, *filters, rounding);
+  if (std::ranges::all_of(axes, is_product))
+    return product_of(call, image, compose::channels_last(x.tensor), *filters, rounding);
   Shape sizes = image.shape();
   if (axes.size() == 1) axes.insert(axes.begin(), WindowAxis{}), sizes = {sizes[0], 1, sizes[1], sizes[2]};
   const std::vector<float> scales = filters->scales;

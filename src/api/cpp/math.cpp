@@ -260,14 +260,9 @@ Tensor variance(At x, const std::vector<int>& axes, bool keep) {
 
 Tensor max(At x, int axis) { return max(x, std::vector{axis}); }
 
-// max_last() is constant for gradients; the mean of the elements equal to it has the same value.
 Tensor max(At x, const std::vector<int>& axes, bool keep) {
-  const auto at = [&](Tensor value) { return At(value, x.where); };
   const AxesLast moved = axes_last(x, axes, "max");
-  const Tensor largest = equal(at(moved.x), max_last(at(moved.x)));
-  const Tensor zeros = at(largest) * 0.0;
-  const Tensor chosen = where(at(largest), moved.x, zeros);
-  return reshape(at(at(sum_last(at(chosen))) / sum_last(at(largest))), keep ? moved.kept : moved.without);
+  return reshape(At(max_last(At(moved.x, x.where)), x.where), keep ? moved.kept : moved.without);
 }
 
 Tensor min(At x, int axis) { return min(x, std::vector{axis}); }
@@ -306,8 +301,7 @@ Tensor sort(At x, bool descending) {
 std::pair<Tensor, Tensor> top_k(At x, int64_t count) {
   check_floats(x, "top_k");
   if (count < 1 || count > x.value.dim(-1)) fail_shape(x, "top_k: ", count, " of the last axis of ", x.value.shape());
-  const auto first = [&](Tensor order) { return slice(At(order, x.where), -1, 0, count); };
-  return {pick(x, first(argsort_last(x, true, true))), first(argsort_last(x, true))};
+  return {pick(x, argsort_last(x, true, true, count)), argsort_last(x, true, false, count)};
 }
 
 Tensor scatter_add(At values, Tensor ids, int64_t rows) {

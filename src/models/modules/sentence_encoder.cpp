@@ -21,16 +21,15 @@ Tensor last_state(Tensor states, Tensor lengths) {
   return reshape(matmul(reshape(last, {batch, 1, length}), states), {batch, states.dim(2)});
 }
 
-// The largest of each feature over a sequence's states; the gradient goes to that state.
+// The largest of each feature over a sequence's states.
 Tensor largest_state(Tensor states, Tensor lengths) {
   constexpr double kHidden = 1e30;
   const int64_t batch = states.dim(0), length = states.dim(1), width = states.dim(2);
   const Shape all{batch, width, length};
   const Tensor padding = (token_mask(lengths, length, states.type().dtype) + -1.0) * kHidden;
   const Tensor x = permute(states, {0, 2, 1});
-  const Tensor seen = stop_gradient(x + broadcast_to(reshape(padding, {batch, 1, length}), all));
-  const Tensor is_largest = stop_gradient(apply_scalar(Scalar::kEqual, seen, broadcast_to(max_last(seen), all)));
-  return reshape(sum_to(x * is_largest, {batch, width, 1}) / sum_to(is_largest, {batch, width, 1}), {batch, width});
+  const Tensor seen = x + broadcast_to(reshape(padding, {batch, 1, length}), all);
+  return reshape(max_last(seen), {batch, width});
 }
 
 Tensor pool(Tensor states, Tensor lengths, Pooling pooling, int64_t heads) {

@@ -465,13 +465,14 @@ void lower_rope(OnnxLowering& to) {
   to.set(0, rest > 0 ? b.add("Concat", {y, parts[1]}, {last}) : y);
 }
 
-// TopK of all: equal elements may change places.
+// Equal elements may change places.
 void lower_argsort(OnnxLowering& to) {
   const auto& attrs = to.attrs<ArgsortAttrs>();
   OnnxBuilder& b = to.builder;
   const std::string& x = to.in(0);
-  const std::string places = b.add_many("TopK", {x, b.size(to.in_shape(0).back())}, 2,
-      {int_attribute("axis", -1), int_attribute("largest", attrs.descending)})[1];
+  const std::string count = attrs.count > 0 ? b.ints({attrs.count}) : b.size(to.in_shape(0).back());
+  const std::string places =
+      b.add_many("TopK", {x, count}, 2, {int_attribute("axis", -1), int_attribute("largest", attrs.descending)})[1];
   if (!attrs.flat) return to.set(0, places);
   const std::string all = b.add("Range", {b.integer(0), b.add("Size", {x}), b.integer(1)});
   const std::string numbers = b.add("Reshape", {all, b.add("Shape", {x})});

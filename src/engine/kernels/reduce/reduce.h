@@ -15,6 +15,13 @@ double sum_of_squares(int64_t n, const float* x, void* workspace, ThreadPool& po
 constexpr int64_t kSumBlock = 4096;
 void block_squares(int64_t n, const float* x, double* blocks, ThreadPool& pool);
 
+// out[i] = the sum over j of x[i, j], for x [rows, width]; added up in double, kSumBlock elements at a time.
+size_t row_sums_workspace(int64_t rows, int64_t width);  // in bytes, aligned for double
+void row_sums(int64_t rows, int64_t width, const float* x, float* out, void* workspace, ThreadPool& pool);
+
+// out[i] = the largest x[i, j], NaN if there is one; -inf of no elements.
+void row_maxima(int64_t rows, int64_t width, const float* x, float* out, ThreadPool& pool);
+
 size_t sum_rows_workspace(int64_t rows, int64_t width);  // in bytes, aligned for float
 
 // out[j] = sum over i of x[i, j], for x [rows, width]: the gradient of a bias.

@@ -45,13 +45,14 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
 // Double holds the square of any float, so the norm of a gradient of 1e30 does not overflow.
-double SquaresOfBlock(int64_t count, const float* x) {
+template <bool kSquares> double SumOfBlock(int64_t count, const float* x) {
   const hn::ScalableTag<double> d;
   const hn::Rebind<float, decltype(d)> half;
   constexpr int64_t lanes = HWY_MAX_BYTES / sizeof(double);
   const auto add = [=](auto total, const float* p) LINNET_LAMBDA {
     const auto v = hn::PromoteTo(d, hn::LoadU(half, p));
-    return hn::MulAdd(v, v, total);
+    if constexpr (kSquares) return hn::MulAdd(v, v, total);
+    else return hn::Add(v, total);
   };
   auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
   int64_t i = 0;
@@ -62,13 +63,35 @@ double SquaresOfBlock(int64_t count, const float* x) {
     s3 = add(s3, x + i + 3 * lanes);
   }
   double total = hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
-  for (; i < count; ++i) total += static_cast<double>(x[i]) * x[i];
+  for (; i < count; ++i) total += kSquares ? static_cast<double>(x[i]) * x[i] : x[i];
   return total;
 }
 
 void SquaresOfBlocks(int64_t begin, int64_t end, int64_t n, const float* x, double* partial) {
   for (int64_t block = begin; block < end; ++block)
-    partial[block] = SquaresOfBlock(std::min(kSumBlock, n - block * kSumBlock), x + block * kSumBlock);
+    partial[block] = SumOfBlock<true>(std::min(kSumBlock, n - block * kSumBlock), x + block * kSumBlock);
+}
+
+// Blocks of all rows, in order; the last of each row may be shorter.
+void SumsOfBlocks(int64_t begin, int64_t end, int64_t width, const float* x, double* partial) {
+  const int64_t blocks = ceil_div(width, kSumBlock);
+  for (int64_t block = begin; block < end; ++block) {
+    const int64_t first = block % blocks * kSumBlock;
+    partial[block] = SumOfBlock<false>(std::min(kSumBlock, width - first), x + block / blocks * width + first);
+  }
+}
+
+void MaximaOfRows(int64_t begin, int64_t end, int64_t width, const float* x, float* out) {
+  const auto larger = [](Floats a, Floats b) LINNET_LAMBDA {
+    return hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(hn::IsNaN(b), b, hn::Max(a, b)));
+  };
+  for (int64_t row = begin; row < end; ++row) {
+    const float* r = x + row * width;
+    const Floats found = FoldRow(
+        width, kLowest, [=](const auto& at) LINNET_LAMBDA { return at.load(r, kLowest); }, larger);
+    const bool is_number = hn::AllFalse(FloatTag(), hn::IsNaN(found));
+    out[row] = is_number ? hn::GetLane(hn::MaxOfLanes(FloatTag(), found)) : std::numeric_limits<float>::quiet_NaN();
+  }
 }
 
 // out [count] = the sum of rows of `count` columns, `stride` apart. Four rows at a time, to spare the cache.
@@ -226,6 +249,8 @@ HWY_AFTER_NAMESPACE();
 namespace linnet {
 namespace {
 HWY_EXPORT(SquaresOfBlocks);
+HWY_EXPORT(SumsOfBlocks);
+HWY_EXPORT(MaximaOfRows);
 HWY_EXPORT(SumStripOf);
 HWY_EXPORT(AddRows);
 HWY_EXPORT(SoftmaxRows);
@@ -246,6 +271,22 @@ double sum_of_squares(int64_t n, const float* x, void* workspace, ThreadPool& po
   auto* partial = static_cast<double*>(workspace);
   block_squares(n, x, partial, pool);
   return std::accumulate(partial, partial + ceil_div(n, kSumBlock), 0.0);
+}
+
+size_t row_sums_workspace(int64_t rows, int64_t width) { return bytes_for<double>(rows * ceil_div(width, kSumBlock)); }
+
+void row_sums(int64_t rows, int64_t width, const float* x, float* out, void* workspace, ThreadPool& pool) {
+  auto* partial = static_cast<double*>(workspace);
+  const int64_t blocks = ceil_div(width, kSumBlock);
+  for_ranges(pool, rows * blocks, std::min(width, kSumBlock), [&](auto... range) {
+    HWY_DYNAMIC_DISPATCH(SumsOfBlocks)(range..., width, x, partial);
+  });
+  for (int64_t row = 0; row < rows; ++row, partial += blocks)
+    out[row] = static_cast<float>(std::accumulate(partial, partial + blocks, 0.0));
+}
+
+void row_maxima(int64_t rows, int64_t width, const float* x, float* out, ThreadPool& pool) {
+  for_ranges(pool, rows, width, [&](auto... range) { HWY_DYNAMIC_DISPATCH(MaximaOfRows)(range..., width, x, out); });
 }
 
 size_t sum_rows_workspace(int64_t rows, int64_t width) { return bytes_for<float>(row_chunks(rows) * width); }

@@ -110,13 +110,32 @@ template <class Word> void copy_run(const Word* from, int64_t from_stride, Word*
   }
 }
 
+constexpr int64_t kRowsTurned = 16;
+using Four [[gnu::vector_size(16)]] = uint32_t;
+
+// to[i * to_step + j] = from[i + j * from_step] for four i and four j.
+void turn_four(const uint32_t* from, int64_t from_step, uint32_t* to, int64_t to_step) {
+  Four x[4];
+  for (int j = 0; j < 4; ++j) std::memcpy(&x[j], from + j * from_step, sizeof x[j]);
+  const Four low[] = {__builtin_shufflevector(x[0], x[1], 0, 4, 1, 5), __builtin_shufflevector(x[2], x[3], 0, 4, 1, 5)};
+  const Four high[] = {
+      __builtin_shufflevector(x[0], x[1], 2, 6, 3, 7), __builtin_shufflevector(x[2], x[3], 2, 6, 3, 7)};
+  const Four y[] = {__builtin_shufflevector(low[0], low[1], 0, 1, 4, 5),
+      __builtin_shufflevector(low[0], low[1], 2, 3, 6, 7), __builtin_shufflevector(high[0], high[1], 0, 1, 4, 5),
+      __builtin_shufflevector(high[0], high[1], 2, 3, 6, 7)};
+  for (int i = 0; i < 4; ++i) std::memcpy(to + i * to_step, &y[i], sizeof y[i]);
+}
+
 // Rows that are contiguous in `from` and apart in `to`, a few at a time, so that lines of `to` stay in cache.
-template <class Word> void copy_turned(
-    const Word* from, int64_t from_step, Word* to, int64_t to_step, int64_t to_stride, int64_t rows, int64_t size) {
-  constexpr int64_t kRows = 16;
-  for (int64_t first = 0; first < rows; first += kRows, from += kRows, to += kRows * to_step) {
-    const int64_t count = std::min(kRows, rows - first);
-    for (int64_t j = 0; j < size; ++j)
+void copy_turned(const uint32_t* from, int64_t from_step, uint32_t* to, int64_t to_step, int64_t to_stride,
+    int64_t rows, int64_t size) {
+  for (int64_t first = 0; first < rows; first += kRowsTurned, from += kRowsTurned, to += kRowsTurned * to_step) {
+    const int64_t count = std::min(kRowsTurned, rows - first);
+    int64_t j = 0;
+    for (; to_stride == 1 && count == kRowsTurned && j + 4 <= size; j += 4)
+      for (int64_t i = 0; i < kRowsTurned; i += 4)
+        turn_four(from + i + j * from_step, from_step, to + i * to_step + j, to_step);
+    for (; j < size; ++j)
       for (int64_t i = 0; i < count; ++i) to[i * to_step + j * to_stride] = from[i + j * from_step];
   }
 }
@@ -124,7 +143,8 @@ template <class Word> void copy_turned(
 struct Block {
   Shape shape, from, to;  // strides
 
-  // Drops axes of one element, and joins neighbors that are contiguous at both locations. There are elements.
+  // Drops axes of one element, joins neighbors that are contiguous at both locations, and puts an axis that is
+  // contiguous in `from` behind all but the last. There are elements.
   Block(const Shape& all, const Shape& from_strides, const Shape& to_strides) {
     for (int axis = 0; axis < all.rank(); ++axis) {
       const int64_t size = all[axis];
@@ -137,6 +157,13 @@ struct Block {
         shape.push_back(size), from.push_back(from_strides[axis]), to.push_back(to_strides[axis]);
       }
     }
+    const int second = shape.rank() - 2;
+    for (int axis = 0; axis < second; ++axis)
+      if (from[axis] == 1)
+        for (Shape* sizes : {&shape, &from, &to}) {
+          const int64_t size = (*sizes)[axis];
+          sizes->set(axis, (*sizes)[second]), sizes->set(second, size);
+        }
   }
 
   template <class Word> void copy(const Word* source, Word* target) const {
@@ -162,14 +189,14 @@ struct Block {
     const int last = shape.rank() - 1;
     const int64_t count = shape[last - 1], from_step = from[last - 1], to_step = to[last - 1];
     const int64_t from_stride = from[last], to_stride = to[last], run = shape[last];
-    if (sizeof(Word) == sizeof(float) && from_step == 1)  // of other sizes it would be code that few need
-      return copy_turned(source, from_stride, target, to_step, to_stride, count, run);
+    if constexpr (std::is_same_v<Word, uint32_t>)  // of other sizes it would be code that few need
+      if (from_step == 1) return copy_turned(source, from_stride, target, to_step, to_stride, count, run);
     for (int64_t i = 0; i < count; ++i)
       copy_run(source + i * from_step, from_stride, target + i * to_step, to_stride, run);
   }
 };
 
-// Splits the copy into tasks along its longest axis but the last.
+// Splits the copy into tasks along its longest axis but the last, each of kRowsTurned or a multiple.
 void copy_view(const Shape& shape, const TensorView& from, int64_t from_offset, const Shape& from_strides,
     const TensorView& to, int64_t to_offset, const Shape& to_strides, ThreadPool& pool) {
   const auto copy = [&]<class Word>(const Word* source, Word* target) {
@@ -181,7 +208,9 @@ void copy_view(const Shape& shape, const TensorView& from, int64_t from_offset, 
     int longest = 0;
     for (int axis = 1; axis + 1 < block.shape.rank(); ++axis)
       if (block.shape[axis] > block.shape[longest]) longest = axis;
-    for_ranges(pool, block.shape[longest], shape.elements() / block.shape[longest], [&](int64_t begin, int64_t end) {
+    const int64_t size = block.shape[longest], pieces = ceil_div(size, kRowsTurned);
+    for_ranges(pool, pieces, shape.elements() / pieces, [&](int64_t begin, int64_t end) {
+      begin *= kRowsTurned, end = std::min(end * kRowsTurned, size);
       Block part = block;
       part.shape.set(longest, end - begin);
       part.copy(source + begin * block.from[longest], target + begin * block.to[longest]);
@@ -232,14 +261,13 @@ void run_broadcast(const KernelArgs& args) {
   const int64_t n = out.elements(), size = in.elements();
   const Broadcast kind = *find_broadcast(in.shape(), out.shape());
   if (n == 0) return;
+  const int64_t copies = n / size;
   with_type(in.type.dtype, [&]<class T>() {
     const T* x = in.as<T>();
     T* y = out.as<T>();
-    if (kind == Broadcast::kPrefix || size == 1) {
-      for (int64_t i = 0; i < size; ++i) std::fill_n(y + i * (n / size), n / size, x[i]);
-    } else {
-      for (int64_t i = 0; i < n; i += size) copy_run(x, 1, y + i, 1, size);
-    }
+    if (kind == Broadcast::kPrefix || size == 1)
+      for_each_index(args.pool, size, copies, [=](int64_t i) { std::fill_n(y + i * copies, copies, x[i]); });
+    else for_each_index(args.pool, copies, size, [=](int64_t i) { copy_run(x, 1, y + i * size, 1, size); });
   });
 }
 
@@ -286,7 +314,9 @@ void run_cast(const KernelArgs& args) {
   const TensorView &in = args.in[0], &out = args.out[0];
   with_type(in.type.dtype, [&]<class From>() {
     with_type(out.type.dtype, [&]<class To>() {
-      for (int64_t i = 0; i < out.elements(); ++i) out.as<To>()[i] = converted<To>(in.as<const From>()[i]);
+      const auto* x = in.as<const From>();
+      auto* y = out.as<To>();
+      for_each_index(args.pool, out.elements(), 2, [=](int64_t i) { y[i] = converted<To>(x[i]); });
     });
   });
 }
@@ -466,6 +496,11 @@ Tensor counted_positions(Tensor tokens) {
 
 Tensor cast(At x, DType dtype) {
   if (x.value.type().dtype == dtype) return x.value;
+  const Node* producer = producer_of(x.value);
+  if (is(producer, kCast) && x.value.type().dtype == DType::kF64) {  // which holds all others' numbers
+    const Tensor before{x.value.graph, producer->in[0]};
+    if (before.type().dtype == dtype) return before;
+  }
   return op_result(kCast, x, {}, CastAttrs{dtype});
 }
 

@@ -2,6 +2,7 @@
 #include <numbers>
 #include "base/numbers.h"
 #include "base/text.h"
+#include "engine/kernels/parallel.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/formula.h"
@@ -105,12 +106,12 @@ void run_pointwise_reference(const KernelArgs& args) {
   std::array<PointwiseOperand, kMaxOperands> operands;
   for (size_t k = 0; k < args.in.size(); ++k) operands[k] = operand_of(args.in[k], out);
   for_float(out.type.dtype, [&]<class T>() {
-    std::array<T, kMaxOperands> inputs;
-    for (int64_t i = 0; i < n; ++i) {
+    for_each_index(args.pool, n, 16 * std::ssize(expression.code), [&](int64_t i) {
+      std::array<T, kMaxOperands> inputs;
       for (size_t k = 0; k < args.in.size(); ++k)
         inputs[k] = args.in[k].as<const T>()[operand_index(operands[k], i, n)];
       out.as<T>()[i] = evaluate_scalar(expression, inputs.data());
-    }
+    });
   });
 }
 

@@ -7,9 +7,9 @@
 
 namespace linnet {
 namespace {
-std::vector<double> orders_of(const std::vector<float>& x, Shape shape, bool descending, bool flat) {
+std::vector<double> orders_of(const std::vector<float>& x, Shape shape, bool descending, bool flat, int64_t count = 0) {
   Graph graph;
-  graph.output("y", argsort_last(graph.input("x", {DType::kF32, shape}), descending, flat));
+  graph.output("y", argsort_last(graph.input("x", {DType::kF32, shape}), descending, flat, count));
   NamedTensors inputs;
   inputs["x"] = HostTensor({DType::kF32, shape}, std::span<const float>(x));
   const std::vector<NamedTensors> everywhere = testing::run_everywhere(graph, inputs);
@@ -36,6 +36,13 @@ TEST(Argsort, LongRows) {
     if (i % 1000 > 0) EXPECT_LE(x[static_cast<size_t>(found[i - 1])], x[at]);
   }
   EXPECT_TRUE(std::ranges::all_of(seen, [](bool is_seen) { return is_seen; }));
+  for (const bool flat : {false, true})  // the first ones alone are the first of all
+    for (const bool descending : {false, true}) {
+      const std::vector<double> all = orders_of(x, {3, 1000}, descending, flat),
+                                first = orders_of(x, {3, 1000}, descending, flat, 7);
+      ASSERT_EQ(first.size(), 21u);
+      for (size_t i = 0; i < first.size(); ++i) EXPECT_EQ(first[i], all[i / 7 * 1000 + i % 7]);
+    }
 }
 }  // namespace
 }  // namespace linnet

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
+#include "base/functions.h"
 #include "engine/kernels/parallel.h"
 #include "engine/kernels/reduce/reduce.h"
 #include "engine/ops/broadcast.h"
@@ -21,9 +21,13 @@ std::vector<TensorType> infer_reduce(const InferArgs& args) {
 
 std::vector<Tensor> reduce_gradient(const GradientArgs& args) {
   const Tensor x = args.in[0], y = args.out[0], dy = args.out_grad[0];
+  const auto shares = [&] {  // of each element in the largest: equal ones have as much
+    const Tensor largest = apply_scalar(Scalar::kEqual, x, broadcast_to(y, x.shape()));
+    return largest * broadcast_to(dy / sum_to(largest, y.shape()), x.shape());
+  };
   switch (args.attrs<ReduceAttrs>().kind) {
     case Reduction::kSum: return {broadcast_to(dy, x.shape())};
-    case Reduction::kMax: return {Tensor{}};  // used only to keep exp in range, where its gradient cancels
+    case Reduction::kMax: return {shares()};
     case Reduction::kLogSumExp: return {exp(x - y) * dy};
   }
   return {};
@@ -83,17 +87,29 @@ void run_row_sum(const KernelArgs& args) {
       args.workspace, args.pool);
 }
 
-bool is_log_sum_exp_of_rows(const KernelQuery& query) {
-  const auto& attrs = query.attrs<ReduceAttrs>();
-  if (!all_f32(query) || attrs.kind != Reduction::kLogSumExp) return false;
-  const auto kind = find_broadcast(attrs.shape, query.in[0].shape);
-  return kind == Broadcast::kPrefix || kind == Broadcast::kScalar;
+bool is_of_rows(const KernelQuery& query) {
+  const auto kind = find_broadcast(query.attrs<ReduceAttrs>().shape, query.in[0].shape);
+  return all_f32(query) && (kind == Broadcast::kPrefix || kind == Broadcast::kScalar);
 }
 
-void run_log_sum_exp(const KernelArgs& args) {
-  const int64_t rows = args.out[0].elements();
-  log_sum_exp_rows(
-      rows, rows ? args.in[0].elements() / rows : 0, args.in[0].as<float>(), args.out[0].as<float>(), args.pool);
+int64_t width_of(const TensorType& x, const TensorType& y) {
+  return y.shape.elements() ? x.shape.elements() / y.shape.elements() : 0;
+}
+
+size_t of_rows_workspace(const KernelQuery& query) {
+  if (query.attrs<ReduceAttrs>().kind != Reduction::kSum) return 0;
+  return row_sums_workspace(query.out[0].shape.elements(), width_of(query.in[0], query.out[0]));
+}
+
+void run_of_rows(const KernelArgs& args) {
+  const int64_t rows = args.out[0].elements(), width = width_of(args.in[0].type, args.out[0].type);
+  const auto* x = args.in[0].as<float>();
+  auto* y = args.out[0].as<float>();
+  switch (args.attrs<ReduceAttrs>().kind) {
+    case Reduction::kSum: return row_sums(rows, width, x, y, args.workspace, args.pool);
+    case Reduction::kMax: return row_maxima(rows, width, x, y, args.pool);
+    case Reduction::kLogSumExp: return log_sum_exp_rows(rows, width, x, y, args.pool);
+  }
 }
 
 // Columns summed together, in double.
@@ -132,9 +148,11 @@ std::vector<TensorType> infer_argmax(const InferArgs& args) {
 
 std::vector<TensorType> infer_argsort(const InferArgs& args) {
   const TensorType& x = args.in[0];
-  expect(
-      is_float(x.dtype) && x.shape.rank() >= 1 && x.shape.elements() <= std::numeric_limits<int32_t>::max(), "got ", x);
-  return {{DType::kI32, x.shape}};
+  const auto& attrs = args.attrs.as<ArgsortAttrs>();
+  expect(is_float(x.dtype) && x.shape.rank() >= 1 && x.shape.elements() <= std::numeric_limits<int32_t>::max() &&
+             attrs.count <= x.shape[-1],
+      "got ", x);
+  return {{DType::kI32, with_size(x.shape, -1, attrs.count_of(x.shape))}};
 }
 
 template <class T> int32_t argmax_row(const T* x, int64_t width) {
@@ -155,22 +173,28 @@ void run_argmax_reference(const KernelArgs& args) {
   });
 }
 
-template <class T> void sort_row(const T* x, int64_t width, bool descending, int32_t* order) {
-  std::iota(order, order + width, 0);
+template <class T> std::vector<int32_t> sorted_row(const T* x, int64_t width, bool descending, int64_t count) {
+  std::vector<int32_t> order = numbers_below<int32_t>(width);
   const auto less = [](T a, T b) { return std::isnan(b) ? !std::isnan(a) : a < b; };
-  std::stable_sort(
-      order, order + width, [&](int32_t a, int32_t b) { return descending ? less(x[b], x[a]) : less(x[a], x[b]); });
+  const auto is_before = [&](int32_t a, int32_t b) {
+    const bool before = descending ? less(x[b], x[a]) : less(x[a], x[b]);
+    return before || (a < b && !(descending ? less(x[a], x[b]) : less(x[b], x[a])));
+  };
+  if (count < width) std::partial_sort(order.begin(), order.begin() + count, order.end(), is_before);
+  else std::ranges::sort(order, is_before);
+  return order;
 }
 
 void run_argsort_reference(const KernelArgs& args) {
   const auto& attrs = args.attrs<ArgsortAttrs>();
   const int64_t width = args.in[0].shape()[-1], rows = width > 0 ? args.in[0].elements() / width : 0;
+  const int64_t count = attrs.count_of(args.in[0].shape());
   for_float(args.in[0].type.dtype, [&]<class T>() {
     for_each_index(args.pool, rows, width * 8, [&](int64_t row) {
-      int32_t* order = args.out[0].as<int32_t>() + row * width;
-      sort_row(args.in[0].as<const T>() + row * width, width, attrs.descending, order);
-      if (attrs.flat)
-        for (int64_t k = 0; k < width; ++k) order[k] += static_cast<int32_t>(row * width);
+      const std::vector<int32_t> order =
+          sorted_row(args.in[0].as<const T>() + row * width, width, attrs.descending, count);
+      const auto shift = static_cast<int32_t>(attrs.flat ? row * width : 0);
+      for (int64_t k = 0; k < count; ++k) args.out[0].as<int32_t>()[row * count + k] = order[k] + shift;
     });
   });
 }
@@ -244,13 +268,13 @@ const OpDef kArgsort{.name = "argsort", .infer = takes<1, infer_argsort>};
 
 Tensor argmax_last(At x) { return op_result(kArgmax, x); }
 
-Tensor argsort_last(At x, bool descending, bool flat) {
-  return op_result(kArgsort, x, {}, ArgsortAttrs{descending, flat});
+Tensor argsort_last(At x, bool descending, bool flat, int64_t count) {
+  return op_result(kArgsort, x, {}, ArgsortAttrs{descending, flat, count});
 }
 
 LINNET_KERNELS(cumsum, {"reference", run_cumsum})
 LINNET_KERNELS(reduce, {"row_sum", run_row_sum, is_row_sum, row_sum_workspace},
-    {"log_sum_exp_rows", run_log_sum_exp, is_log_sum_exp_of_rows}, {"reference", run_reduce_reference})
+    {"of_rows", run_of_rows, is_of_rows, of_rows_workspace}, {"reference", run_reduce_reference})
 LINNET_KERNELS(argmax, {"reference", run_argmax_reference})
 LINNET_KERNELS(argsort, {"reference", run_argsort_reference})
 

@@ -23,7 +23,7 @@ extern const OpDef kReduce, kCumsum;
 // The gradient of a broadcast; x itself if it has the shape already.
 Tensor sum_to(At x, Shape shape);
 Tensor sum_last(At x);          // [..., N] -> [..., 1]
-Tensor max_last(At x);          // [..., N] -> [..., 1]; a constant to the gradient
+Tensor max_last(At x);          // [..., N] -> [..., 1]; equal elements share the gradient
 Tensor log_sum_exp_last(At x);  // [..., N] -> [..., 1]
 
 // Running sums along an axis, which may be negative: element i sums 0 ... i, or with `reverse` i ... n - 1.
@@ -36,7 +36,9 @@ void column_sums(Device* device, int64_t rows, int64_t width, const TensorView& 
 // The largest element of each row, and the order of all. NaN counts as largest. No gradient.
 struct ArgsortAttrs {
   bool descending = false, flat = false;
-  void fields(FieldVisitor& visit) { visit("descending", descending), visit("flat", flat); }
+  int64_t count = 0;  // of the first ones; 0: all
+  int64_t count_of(const Shape& x) const { return count > 0 ? count : x[-1]; }
+  void fields(FieldVisitor& visit) { visit("descending", descending), visit("flat", flat), visit("count", count); }
 };
 
 extern const OpDef kArgmax, kArgsort;
@@ -45,8 +47,9 @@ extern const OpDef kArgmax, kArgsort;
 Tensor argmax_last(At x);
 
 // x [..., D], at most 2^31 - 1 elements -> i32 [..., D]: y[..., k] is the index in the row of the k-th element. Equal
-// elements keep their order. With `flat` indices count from the first element of x, to pick from x as one row.
-Tensor argsort_last(At x, bool descending = false, bool flat = false);
+// elements keep their order. With `flat` indices count from the first element of x, to pick from x as one row. With
+// `count` > 0 the first ones alone: i32 [..., count].
+Tensor argsort_last(At x, bool descending = false, bool flat = false, int64_t count = 0);
 
 extern const OpDef kSoftmax, kSoftmaxGrad;
 

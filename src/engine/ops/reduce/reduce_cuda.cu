@@ -298,8 +298,8 @@ template <class T> __global__ void __launch_bounds__(kThreads)
 
 LINNET_DEVICE bool is_less(float a, float b) { return b != b ? a == a : a < b; }
 
-template <class T>
-LINNET_DEVICE void place_element(int64_t at, int64_t width, bool descending, bool flat, const T* x, int32_t* y) {
+template <class T> LINNET_DEVICE void place_element(
+    int64_t at, int64_t width, int64_t count, bool descending, bool flat, const T* x, int32_t* y) {
   const int64_t first = at / width * width, own = at - first;
   const float value = to_float(x[at]);
   int64_t place = 0;
@@ -309,7 +309,7 @@ LINNET_DEVICE void place_element(int64_t at, int64_t width, bool descending, boo
     const bool after = descending ? is_less(other, value) : is_less(value, other);
     place += before || (!after && j < own);
   }
-  y[first + place] = static_cast<int32_t>(flat ? at : own);
+  if (place < count) y[at / width * count + place] = static_cast<int32_t>(flat ? at : own);
 }
 
 void run_argmax(const KernelArgs& args) {
@@ -322,8 +322,9 @@ void run_argmax(const KernelArgs& args) {
 void run_argsort(const KernelArgs& args) {
   const auto& attrs = args.attrs<ArgsortAttrs>();
   for_storage(args.in[0].type.dtype, [&]<class T>() {
-    launch_elements<place_element<T>>(args.device, args.out[0].elements(), args.in[0].shape()[-1], attrs.descending,
-        attrs.flat, args.in[0].as<T>(), args.out[0].as<int32_t>());
+    launch_elements<place_element<T>>(args.device, args.in[0].elements(), args.in[0].shape()[-1],
+        attrs.count_of(args.in[0].shape()), attrs.descending, attrs.flat, args.in[0].as<T>(),
+        args.out[0].as<int32_t>());
   });
 }
 

@@ -1,7 +1,10 @@
 #include "engine/ops/reduce/reduce.h"
 #include <gtest/gtest.h>
 #include <cmath>
+#include "engine/exec/interpreter.h"
 #include "engine/ops/movement/movement.h"
+#include "engine/ops/pointwise/pointwise.h"
+#include "engine/passes/passes.h"
 #include "op_harness.h"
 
 namespace linnet {
@@ -14,13 +17,24 @@ Tensor reduced(Tensor x, Reduction kind, Shape shape) {
 
 // Few and many, short and long, narrow and wide: how a GPU's kernels cut them differs.
 TEST(Reduce, ColumnsAndRowsOfManySizes) {
-  for (const auto& [rows, width] : {std::pair{1, 300}, {7, 1}, {301, 3}, {300, 36}, {67, 260}, {2100, 8}, {3, 1030}})
+  for (const auto& [rows, width] :
+      {std::pair{1, 300}, {7, 1}, {301, 3}, {300, 36}, {67, 260}, {2100, 8}, {3, 1030}, {2, 9000}})
     check_op({.inputs = {{{rows, width}}},
         .build =
             [rows = rows, width = width](Graph&, const auto& x) {
-              return std::vector{sum_to(x[0], {width}), sum_to(x[0], {rows, 1}), log_sum_exp_last(x[0])};
+              return std::vector{
+                  sum_to(x[0], {width}), sum_to(x[0], {rows, 1}), log_sum_exp_last(x[0]), max_last(x[0])};
             },
         .bf16_tolerance = 1e-2});
+}
+
+TEST(Reduce, EqualElementsShareTheGradientOfTheLargest) {
+  Graph graph;
+  const Tensor x = graph.input("x", {DType::kF32, {2, 4}});
+  graph.output("dx", gradients(sum_to(max_last(x) * 6.0, {}), std::array{x})[0]);
+  const std::array<float, 8> numbers{1, 3, 3, 2, -5, -5, -5, -9};
+  const NamedTensors inputs{{"x", HostTensor({DType::kF32, {2, 4}}, std::span<const float>(numbers))}};
+  EXPECT_EQ(interpret(graph, inputs).outputs.at("dx").values(), (std::vector<double>{0, 3, 3, 0, 2, 2, 2, 0}));
 }
 
 TEST(Reduce, ToOneNumber) {
