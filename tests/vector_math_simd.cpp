@@ -18,6 +18,8 @@ void array_math(VectorFunction function, int64_t n, const float* x, float* y) {
     case VectorFunction::kTanh: return apply<Tanh>(n, x, y);
     case VectorFunction::kErf: return apply<Erf>(n, x, y);
     case VectorFunction::kSigmoid: return apply<Sigmoid>(n, x, y);
+    case VectorFunction::kSin: return apply<Sin>(n, x, y);
+    case VectorFunction::kCos: return apply<Cos>(n, x, y);
   }
 }
 }  // namespace

@@ -82,8 +82,6 @@ std::optional<Moved> reshape_before(const Moved& from, const Shape& now, const S
     }
   return Moved{reshape(from.before, apart), order};
 }
-
-Tensor of_two(Scalar function, Tensor a, Tensor b) { return a.id == b.id ? a : apply_scalar(function, a, b); }
 }  // namespace
 
 std::optional<Moved> moved(Tensor x) {
@@ -262,18 +260,7 @@ void each_index(const Shape& shape, const std::function<void(const std::vector<i
   }
 }
 
-Tensor fold_last(Tensor x, const std::function<Tensor(Tensor, Tensor)>& join_two) {
-  while (x.dim(-1) > 1) {
-    const int64_t size = x.dim(-1), half = size / 2;
-    Tensor folded = join_two(slice(x, -1, 0, half), slice(x, -1, half, half));
-    if (size % 2 == 1) folded = join({folded, slice(x, -1, size - 1, 1)}, x.shape().rank() - 1);
-    x = folded;
-  }
-  return x;
-}
-
-Tensor maximum(Tensor a, Tensor b) { return of_two(Scalar::kMax, a, b); }
-Tensor minimum(Tensor a, Tensor b) { return of_two(Scalar::kMin, a, b); }
+Tensor maximum(Tensor a, Tensor b) { return a.id == b.id ? a : apply_scalar(Scalar::kMax, a, b); }
 
 Tensor mean_last(Tensor x) { return sum_last(x) * (1.0 / static_cast<double>(x.dim(-1))); }
 }  // namespace linnet::compose

@@ -83,10 +83,7 @@ std::vector<bool> named_axes(const OnnxCall& call, const std::vector<int64_t>& a
 // Calls `visit` with the index of each element, in order.
 void each_index(const Shape& shape, const std::function<void(const std::vector<int64_t>& index)>& visit);
 
-// [..., n] -> [..., 1] by an associative function of two numbers, such as max.
-Tensor fold_last(Tensor x, const std::function<Tensor(Tensor, Tensor)>& join_two);
 Tensor maximum(Tensor a, Tensor b);
-Tensor minimum(Tensor a, Tensor b);
 Tensor mean_last(Tensor x);
 }  // namespace linnet::compose
 

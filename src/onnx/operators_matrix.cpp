@@ -69,6 +69,17 @@ void einsum(OnnxCall& call) {
 
 enum class Kind { kSum, kMean, kMax, kMin, kProduct, kL1, kL2, kLogSum, kLogSumExp, kSumOfSquares };
 
+// By halves.
+Tensor product_last(Tensor x) {
+  while (x.dim(-1) > 1) {
+    const int64_t size = x.dim(-1), half = size / 2;
+    const Tensor a = slice(x, -1, 0, half), b = slice(x, -1, half, half);
+    const Tensor product = a.id == b.id ? square(a) : a * b;
+    x = size % 2 == 1 ? compose::join({product, slice(x, -1, size - 1, 1)}, x.shape().rank() - 1) : product;
+  }
+  return x;
+}
+
 // [rows, n] -> [rows, 1]
 Tensor reduce_last(OnnxCall& call, Tensor x, Kind kind) {
   if (kind == Kind::kL1) x = elementwise(call, {x}, [](Number x) { return abs(x); });
@@ -76,8 +87,7 @@ Tensor reduce_last(OnnxCall& call, Tensor x, Kind kind) {
   if (kind == Kind::kMean) return compose::mean_last(x);
   if (kind == Kind::kMax) return max_last(x);
   if (kind == Kind::kMin) return max_last(x * -1.0) * -1.0;
-  if (kind == Kind::kProduct)
-    return compose::fold_last(x, [](Tensor a, Tensor b) { return a.id == b.id ? square(a) : a * b; });
+  if (kind == Kind::kProduct) return product_last(x);
   if (kind == Kind::kLogSumExp) return log_sum_exp_last(x);
   const Tensor sum = sum_last(x);
   if (kind == Kind::kL2) return elementwise(call, {sum}, [](Number x) { return sqrt(x); });

@@ -4,6 +4,7 @@
 #include "api/cpp/helpers.h"
 #include "base/error.h"
 #include "engine/ir/op.h"
+#include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/matmul/matmul.h"
@@ -98,15 +99,15 @@ std::vector<float> resize_shares(int64_t from, int64_t to, Interpolation how) {
   return shares;
 }
 
+// Of axis 1 of x [N, from, D].
 Tensor resize_axis(At x, int64_t to, Interpolation how) {
-  const int64_t from = x.value.dim(1);
-  if (from == to) return x.value;
-  const std::vector<float> shares = resize_shares(from, to, how);
+  const Shape s = x.value.shape();
+  if (s[1] == to) return x.value;
   const auto at = [&](Tensor value) { return At(value, x.where); };
-  const Tensor given = literal(*graph_of(x), {DType::kF32, {to, from}}, shares.data(), x.where);
-  const Tensor last = permute(x, {0, 2, 1});
-  const DType dtype = x.value.type().dtype;
-  return permute(at(matmul(at(last), cast(at(given), dtype), false, true)), {0, 2, 1});
+  const std::vector<float> shares = resize_shares(s[1], to, how);
+  const Tensor given = literal(*graph_of(x), {DType::kF32, {to, s[1]}}, shares.data(), x.where);
+  const Tensor each = broadcast_to(at(cast(at(given), x.value.type().dtype)), {s[0], to, s[1]});
+  return matmul(at(each), x.value);
 }
 }  // namespace
 
@@ -198,11 +199,8 @@ Tensor avg_pool(At x, int64_t size) {
   if (shape.rank() != 4 || size < 1 || size > shape[1] || size > shape[2])
     fail_shape(x, "avg_pool: windows of ", size, " x ", size, " do not fit images of shape ", shape,
         ", expected [N, H, W, C]");
-  const int64_t rows = shape[1] / size, columns = shape[2] / size;
-  const Tensor whole = slice(at(slice(x, 1, 0, rows * size)), 2, 0, columns * size);
-  const Tensor by_row = sum(at(reshape(at(whole), {shape[0] * rows, size, columns * size * shape[3]})), 1);
-  const Tensor windows = sum(at(reshape(at(by_row), {shape[0] * rows * columns, size, shape[3]})), 1);
-  return at(reshape(at(windows), {shape[0], rows, columns, shape[3]})) * (1 / static_cast<double>(size * size));
+  const Tensor ones = fill(*graph_of(x), {x.value.type().dtype, {shape[3], size, size, 1}}, 1, x.where);
+  return at(conv2d(x, ones, size, 0, 1, shape[3])) * (1 / static_cast<double>(size * size));
 }
 
 Tensor global_avg_pool(At x) {
@@ -365,9 +363,9 @@ Tensor resize(At x, int64_t height, int64_t width, Interpolation how) {
     fail_shape(x, "resize: ", x.value.type(), " to ", height, " x ", width,
         ", expected floats [N, H, W, C] and at least 1 x 1");
   const auto at = [&](Tensor value) { return At(value, x.where); };
-  const Tensor rows = resize_axis(at(reshape(x, {s[0], s[1], s[2] * s[3]})), height, how);
-  const Tensor columns = resize_axis(at(reshape(at(rows), {s[0] * height, s[2], s[3]})), width, how);
-  return reshape(at(columns), {s[0], height, width, s[3]});
+  const Tensor columns = resize_axis(at(reshape(x, {s[0] * s[1], s[2], s[3]})), width, how);
+  const Tensor rows = resize_axis(at(reshape(at(columns), {s[0], s[1], width * s[3]})), height, how);
+  return reshape(at(rows), {s[0], height, width, s[3]});
 }
 
 Tensor einsum(const std::string& equation, const std::vector<Tensor>& operands, SourceLine where) {

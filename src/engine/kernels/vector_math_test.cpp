@@ -49,6 +49,11 @@ TEST(VectorMath, IsAccurateOnEveryInstructionSet) {
       {"erf", VectorFunction::kErf, std::erf, -5, 5, 4.5},
       {"erf small", VectorFunction::kErf, std::erf, -1e-3f, 1e-3f, 4.5},
       {"sigmoid", VectorFunction::kSigmoid, sigmoid, -87, 87, 4},
+      {"sin", VectorFunction::kSin, std::sin, -10, 10, 2.4},
+      {"sin large", VectorFunction::kSin, std::sin, 49000, 51000, 2.4},
+      {"sin huge", VectorFunction::kSin, std::sin, 1e6f, 1e30f, 1},
+      {"cos", VectorFunction::kCos, std::cos, -10, 10, 2.4},
+      {"cos large", VectorFunction::kCos, std::cos, -51000, -49000, 2.4},
   };
   for (const auto& isa : available_isas()) {
     force_isa(isa);

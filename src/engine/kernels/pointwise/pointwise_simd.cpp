@@ -74,14 +74,6 @@ HWY_INLINE void Select(Stream a, Stream b, Stream c, float* out, int64_t length)
   }
 }
 
-// libm per lane: rare in models, and exact for arguments of any size.
-template <class F> HWY_INLINE Floats PerLane(Floats x, const F& f) {
-  HWY_ALIGN float lanes[kFloatLanes];
-  hn::Store(x, FloatTag(), lanes);
-  for (float& lane : lanes) lane = f(lane);
-  return hn::Load(FloatTag(), lanes);
-}
-
 HWY_INLINE Floats PowPerLane(Floats x, Floats y) {
   HWY_ALIGN float base[kFloatLanes], exponent[kFloatLanes];
   hn::Store(x, FloatTag(), base);
@@ -108,8 +100,8 @@ void RunUnary(Scalar function, Stream a, float* out, int64_t length) {
     case Scalar::kRelu: LINNET_UNARY(Relu(x));
     case Scalar::kSquare: LINNET_UNARY(hn::Mul(x, x));
     case Scalar::kAbs: LINNET_UNARY(hn::Abs(x));
-    case Scalar::kSin: LINNET_UNARY(PerLane(x, [](float v) HWY_ATTR { return std::sin(v); }));
-    case Scalar::kCos: LINNET_UNARY(PerLane(x, [](float v) HWY_ATTR { return std::cos(v); }));
+    case Scalar::kSin: LINNET_UNARY(Sin(x));
+    case Scalar::kCos: LINNET_UNARY(Cos(x));
     case Scalar::kFloor: LINNET_UNARY(hn::Floor(x));
     case Scalar::kRound: LINNET_UNARY(hn::Round(x));
     case Scalar::kAtan: LINNET_UNARY(PerLane(x, [](float v) HWY_ATTR { return std::atan(v); }));
