@@ -186,8 +186,7 @@ void conv_transpose(OnnxCall& call) {
   Tensor x = channels_last(call.tensor(0));
   Windows plain;
   Shape result{x.dim(0)};
-  int64_t common = 0;  // padding before
-  std::vector<std::pair<int64_t, int64_t>> sides;
+  std::vector<std::pair<int64_t, int64_t>> cut;                                                  // before and after
   bool is_gradient = axes == 2 && w[0].stride == w[1].stride && w[0].dilation == w[1].dilation;  // of a convolution
   for (size_t i = 0; i < axes; ++i) {
     const int axis = static_cast<int>(i) + 1;
@@ -196,26 +195,27 @@ void conv_transpose(OnnxCall& call) {
     const bool same = automatic == "SAME_UPPER" || automatic == "SAME_LOWER";
     if (same || !wanted.empty()) {
       const int64_t out = wanted.empty() ? length * w[i].stride : wanted[wanted.size() - axes + i];
-      const int64_t total = (length - 1) * w[i].stride + last + 1 + extra[i] - out, cut = std::max<int64_t>(total, 0);
-      before = automatic == "SAME_UPPER" ? cut / 2 : cut - cut / 2;
+      const int64_t total = (length - 1) * w[i].stride + last + 1 + extra[i] - out, some = std::max<int64_t>(total, 0);
+      before = automatic == "SAME_UPPER" ? some / 2 : some - some / 2;
       after = total - before;
     }
     const int64_t out = (length - 1) * w[i].stride + last + 1 - before - after + extra[i];
     result.push_back(out);
-    if (i == 0) common = before;
-    is_gradient = is_gradient && before == common && before >= 0 && out > 0 &&
-                  (out + 2 * before - last - 1) / w[i].stride + 1 == length;
-    sides.push_back({last - before, last - after + extra[i]});
+    cut.emplace_back(before, after - extra[i]);
+    const int64_t steps = out + 2 * before - last - 1;  // between the first window and the last
+    is_gradient = is_gradient && before == cut[0].first && before >= 0 && out > 0 && steps >= 0 &&
+                  steps / w[i].stride + 1 == length;
     plain.push_back({.size = size[i], .dilation = w[i].dilation});
   }
   if (is_gradient) {
     result.push_back(f[1] * groups);
     const Tensor weight = compose::move_axes(call.tensor(1), {0, 2, 3, 1});
-    return finish(conv2d_transposed(x, weight, result, w[0].stride, common, w[0].dilation, groups));
+    return finish(conv2d_transposed(x, weight, result, w[0].stride, cut[0].first, w[0].dilation, groups));
   }
   for (size_t i = 0; i < axes; ++i) {
     const int axis = static_cast<int>(i) + 1;
-    x = compose::pad(spread(x, axis, w[i].stride), axis, sides[i].first, sides[i].second, 0);
+    const int64_t last = reach(w[i]) - 1;
+    x = compose::pad(spread(x, axis, w[i].stride), axis, last - cut[i].first, last - cut[i].second, 0);
   }
   // [C, O / groups, ...] -> [O, C / groups, ...], flipped.
   Tensor weight = call.tensor(1);

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 #include "base/thread_pool.h"
 #include "engine/kernels/attention/attention.h"
 #include "engine/kernels/attention/attention_blocking.h"
@@ -116,8 +118,7 @@ HWY_INLINE float Normalize(int64_t keys, float* scores) {
 // then for those that a query sees alone.
 template <int kQueries>
 HWY_NOINLINE void WeighValues(const Query* queries, int64_t width, const float* v, int64_t stride) {
-  int64_t common = queries[0].keys;
-  for (int i = 1; i < kQueries; ++i) common = std::min(common, queries[i].keys);
+  const int64_t common = std::ranges::min(std::span(queries, kQueries), {}, &Query::keys).keys;
   constexpr int64_t kPart = 4 * kFloatLanes;
   int64_t column = 0;
   for (; column + kPart <= width; column += kPart) {
@@ -157,13 +158,8 @@ void attend_together(const AttentionArgs& args, const Query* queries, int count,
     const float* v, int64_t v_stride) {
   k += queries[0].first * k_stride, v += queries[0].first * v_stride;
   const bool whole = count == kTogether;
-  int64_t together = 0;
-  if (whole) {
-    together = queries[0].keys;
-    for (int i = 1; i < count; ++i) together = std::min(together, queries[i].keys);
-    together = together / 4 * 4;
-    ScoreFours<kTogether>(queries, args.head_size, together, k, k_stride);
-  }
+  const int64_t together = whole ? std::ranges::min(std::span(queries, kTogether), {}, &Query::keys).keys / 4 * 4 : 0;
+  if (whole) ScoreFours<kTogether>(queries, args.head_size, together, k, k_stride);
   for (int i = 0; i < count; ++i) {
     const Query& query = queries[i];
     float log_sum = -std::numeric_limits<float>::infinity(), *scores = query.scores;

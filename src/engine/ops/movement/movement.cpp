@@ -262,12 +262,14 @@ void run_broadcast(const KernelArgs& args) {
   const Broadcast kind = *find_broadcast(in.shape(), out.shape());
   if (n == 0) return;
   const int64_t copies = n / size;
-  with_type(in.type.dtype, [&]<class T>() {
-    const T* x = in.as<T>();
-    T* y = out.as<T>();
-    if (kind == Broadcast::kPrefix || size == 1)
-      for_each_index(args.pool, size, copies, [=](int64_t i) { std::fill_n(y + i * copies, copies, x[i]); });
-    else for_each_index(args.pool, copies, size, [=](int64_t i) { copy_run(x, 1, y + i * size, 1, size); });
+  const bool each = kind == Broadcast::kPrefix || size == 1;
+  for_ranges(args.pool, each ? size : copies, each ? copies : size, [&](int64_t begin, int64_t end) {
+    with_type(in.type.dtype, [&]<class T>() {
+      for (int64_t i = begin; i < end; ++i) {
+        if (each) std::fill_n(out.as<T>() + i * copies, copies, in.as<T>()[i]);
+        else copy_run(in.as<T>(), 1, out.as<T>() + i * size, 1, size);
+      }
+    });
   });
 }
 
@@ -312,11 +314,12 @@ template <class To, class From> To converted(From x) {
 
 void run_cast(const KernelArgs& args) {
   const TensorView &in = args.in[0], &out = args.out[0];
-  with_type(in.type.dtype, [&]<class From>() {
-    with_type(out.type.dtype, [&]<class To>() {
-      const auto* x = in.as<const From>();
-      auto* y = out.as<To>();
-      for_each_index(args.pool, out.elements(), 2, [=](int64_t i) { y[i] = converted<To>(x[i]); });
+  for_ranges(args.pool, out.elements(), 2, [&](int64_t begin, int64_t end) {
+    with_type(in.type.dtype, [&]<class From>() {
+      with_type(out.type.dtype, [&]<class To>() {
+        std::transform(
+            in.as<const From>() + begin, in.as<const From>() + end, out.as<To>() + begin, converted<To, From>);
+      });
     });
   });
 }

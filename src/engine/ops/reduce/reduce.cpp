@@ -173,14 +173,14 @@ void run_argmax_reference(const KernelArgs& args) {
   });
 }
 
-template <class T> std::vector<int32_t> sorted_row(const T* x, int64_t width, bool descending, int64_t count) {
-  std::vector<int32_t> order = numbers_below<int32_t>(width);
-  const auto less = [](T a, T b) { return std::isnan(b) ? !std::isnan(a) : a < b; };
+std::vector<int32_t> sorted_row(std::span<const double> x, bool descending, int64_t count) {
+  std::vector<int32_t> order = numbers_below<int32_t>(x.size());
+  const auto less = [](double a, double b) { return std::isnan(b) ? !std::isnan(a) : a < b; };
   const auto is_before = [&](int32_t a, int32_t b) {
     const bool before = descending ? less(x[b], x[a]) : less(x[a], x[b]);
     return before || (a < b && !(descending ? less(x[a], x[b]) : less(x[b], x[a])));
   };
-  if (count < width) std::partial_sort(order.begin(), order.begin() + count, order.end(), is_before);
+  if (count < std::ssize(x)) std::partial_sort(order.begin(), order.begin() + count, order.end(), is_before);
   else std::ranges::sort(order, is_before);
   return order;
 }
@@ -191,8 +191,8 @@ void run_argsort_reference(const KernelArgs& args) {
   const int64_t count = attrs.count_of(args.in[0].shape());
   for_float(args.in[0].type.dtype, [&]<class T>() {
     for_each_index(args.pool, rows, width * 8, [&](int64_t row) {
-      const std::vector<int32_t> order =
-          sorted_row(args.in[0].as<const T>() + row * width, width, attrs.descending, count);
+      const T* x = args.in[0].as<const T>() + row * width;
+      const std::vector<int32_t> order = sorted_row(std::vector<double>(x, x + width), attrs.descending, count);
       const auto shift = static_cast<int32_t>(attrs.flat ? row * width : 0);
       for (int64_t k = 0; k < count; ++k) args.out[0].as<int32_t>()[row * count + k] = order[k] + shift;
     });
