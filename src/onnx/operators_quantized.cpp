@@ -126,10 +126,10 @@ Scaling dynamic_scaling(OnnxCall& call, Tensor x) {
   };
   const Tensor most = elementwise(call, {largest(x)}, [](Number x) { return max(x, 0); });
   const Tensor least = elementwise(call, {largest(x * -1.0)}, [](Number x) { return -max(x, 0); });
-  const Tensor scale = elementwise(call, {least, most}, [](Number least, Number most) { return (most - least) / 255; });
-  // A tensor of zeros has scale 0.
-  const Tensor point = elementwise(call, {least, scale},
-      [](Number least, Number scale) { return select(equal(scale, 0), 0, min(max(round(-(least / scale)), 0), 255)); });
+  const Tensor scale = elementwise(call, {least, most},  // as ONNX Runtime does it for a tensor of zeros
+      [](Number least, Number most) { return select(equal(least, most), 1, (most - least) / 255); });
+  const Tensor point = elementwise(
+      call, {least, scale}, [](Number least, Number scale) { return min(max(round(-(least / scale)), 0), 255); });
   return {reshape(scale, {}), reshape(point, {})};
 }
 
@@ -322,8 +322,7 @@ Tensor dequantized(const OnnxCall& call, Tensor x, const Scaling& s) {
 }
 
 Tensor dynamically_rounded(OnnxCall& call, Tensor x) {
-  Scaling scaling = dynamic_scaling(call, x);
-  scaling.scale = elementwise(call, {scaling.scale}, [](Number scale) { return select(equal(scale, 0), 1, scale); });
+  const Scaling scaling = dynamic_scaling(call, x);
   return dequantized(call, quantized(call, x, scaling, {0, 255}), scaling);
 }
 

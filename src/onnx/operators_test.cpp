@@ -325,6 +325,9 @@ TEST(OnnxOperators, QuantizedNumbersAreWholeAndWithinTheirRange) {
   const auto back = run_node("DequantizeLinear",
       {{{2, 3}, {0, 2, -128, 12, 8, 127}, OnnxElement::kInt8, true}, scale, zero}, 1, {int_attribute("axis", 0)});
   EXPECT_EQ(back[0], (std::vector<double>{0, 2, -128, 1, -1, 58.5}));
+  const auto zeros = run_node("DynamicQuantizeLinear", {{{2, 2}, {0, 0, 0, 0}}}, 3);
+  EXPECT_EQ(zeros[0], std::vector<double>(4));
+  EXPECT_EQ(zeros[1], std::vector<double>{1});
 }
 
 // QuantizeLinear and DequantizeLinear around a MatMul, or DynamicQuantizeLinear before a MatMulInteger: one product of

@@ -99,15 +99,16 @@ std::vector<float> resize_shares(int64_t from, int64_t to, Interpolation how) {
   return shares;
 }
 
-// Of axis 1 of x [N, from, D].
+// Of axis 1 of x [N, from, D]. The shares are repeated for each of N where that takes less than moving the axis.
 Tensor resize_axis(At x, int64_t to, Interpolation how) {
   const Shape s = x.value.shape();
   if (s[1] == to) return x.value;
   const auto at = [&](Tensor value) { return At(value, x.where); };
   const std::vector<float> shares = resize_shares(s[1], to, how);
-  const Tensor given = literal(*graph_of(x), {DType::kF32, {to, s[1]}}, shares.data(), x.where);
-  const Tensor each = broadcast_to(at(cast(at(given), x.value.type().dtype)), {s[0], to, s[1]});
-  return matmul(at(each), x.value);
+  const Tensor traced = literal(*graph_of(x), {DType::kF32, {to, s[1]}}, shares.data(), x.where);
+  const Tensor given = cast(at(traced), x.value.type().dtype);
+  if (to * s[1] <= (to + s[1]) * s[2]) return matmul(at(broadcast_to(at(given), {s[0], to, s[1]})), x.value);
+  return permute(at(matmul(at(permute(x, {0, 2, 1})), given, false, true)), {0, 2, 1});
 }
 }  // namespace
 

@@ -1,7 +1,7 @@
 // exp, log, tanh, erf, sigmoid, sin and cos on vectors of float. Unlike hwy/contrib/math, which swallows NaN and
 // returns garbage far out of range, NaN stays NaN and limits are those of <cmath>, except that Exp flushes results
 // below the smallest normal number (1.2e-38) to zero. Errors, in units of the last place: Exp 1.2, Log 1, Tanh 2.3,
-// Sigmoid 2.2, Erf 3.6 (2e-7), Sin and Cos 2.3. The polynomials interpolate at Chebyshev nodes.
+// Sigmoid 2.2, Erf 3.6 (2e-7), Sin and Cos 2.4. The polynomials interpolate at Chebyshev nodes.
 #if defined(LINNET_KERNELS_VECTOR_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LINNET_KERNELS_VECTOR_MATH_INL_H_
 #undef LINNET_KERNELS_VECTOR_MATH_INL_H_
@@ -114,9 +114,7 @@ template <class F> HWY_INLINE Floats PerLane(Floats x, const F& f) {
 
 // x = n pi + r with |r| <= pi / 2, n a whole number, of the cosine k + 1 / 2: (-1)^n sin r and -(-1)^k sin r.
 template <bool kCos> HWY_INLINE Floats SinOrCos(Floats x) {
-  if (!hn::AllTrue(FloatTag(), hn::Le(hn::Abs(x), SetAll(5e4f))))  // up to there n times the first parts is exact
-    return PerLane(x, [](float v) HWY_ATTR { return kCos ? std::cos(v) : std::sin(v); });
-  const Floats magic = SetAll(12582912.0f), half = SetAll(kCos ? 0.5f : 0.0f);  // see SplitExp()
+  const Floats magic = SetAll(12582912.0f), half = SetAll(kCos ? 0.5f : 0.0f), one = SetAll(1.0f);  // see SplitExp()
   const Floats shifted = hn::Add(hn::MulSub(x, SetAll(0.318309886f), half), magic);
   const Floats n = hn::Add(hn::Sub(shifted, magic), half);
   Floats r = hn::NegMulAdd(n, SetAll(3.140625f), x);  // pi in four parts; products by the first two are exact
@@ -124,11 +122,14 @@ template <bool kCos> HWY_INLINE Floats SinOrCos(Floats x) {
   r = hn::NegMulAdd(n, SetAll(6.2771141529083252e-7f), r);
   r = hn::NegMulAdd(n, SetAll(1.2154201256553420e-10f), r);
   const Floats s = hn::Mul(r, r);
-  const Floats p = Polynomial(s, -0.16666666f, 0.0083332425f, -0.00019822735f, 2.6347445e-6f);
+  const Floats p = Polynomial(s, -0.16666667f, 0.008333333f, -0.00019841087f, 2.753646e-6f, -2.4080094e-8f);
+  const Floats size = hn::Abs(hn::MulAdd(hn::Mul(s, r), p, r));
   const auto sign = hn::ShiftLeft<31>(hn::Add(hn::BitCast(IntTag(), shifted), hn::Set(IntTag(), kCos)));
-  return hn::Xor(hn::MulAdd(hn::Mul(s, r), p, r), hn::BitCast(FloatTag(), sign));
+  const Floats y = hn::Xor(hn::CopySign(hn::Min(size, one), r), hn::BitCast(FloatTag(), sign));
+  const auto is_near = hn::Le(hn::Abs(x), SetAll(5e4f));  // up to there n times the first parts is exact
+  if (hn::AllTrue(FloatTag(), is_near)) return y;
+  return hn::IfThenElse(is_near, y, PerLane(x, [](float v) HWY_ATTR { return kCos ? std::cos(v) : std::sin(v); }));
 }
-
 HWY_INLINE Floats Sin(Floats x) { return SinOrCos<false>(x); }
 HWY_INLINE Floats Cos(Floats x) { return SinOrCos<true>(x); }
 

@@ -1,5 +1,6 @@
 #include "vector_math.h"
 #include <gtest/gtest.h>
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -64,6 +65,25 @@ TEST(VectorMath, IsAccurateOnEveryInstructionSet) {
   force_isa("auto");
 }
 
+TEST(VectorMath, SinesAreAtMostOneAndDoNotDependOnNeighbors) {
+  constexpr int count = 100'000;
+  std::vector<float> x(count), sines(count), cosines(count), others(count);
+  for (int i = 0; i < count; ++i) x[i] = static_cast<float>(i - count / 2) * 4e-4F;
+  for (const auto& isa : available_isas()) {
+    force_isa(isa);
+    for (const auto& [function, y] : {std::pair{VectorFunction::kSin, &sines}, {VectorFunction::kCos, &cosines}}) {
+      vector_math(function, count, x.data(), y->data());
+      EXPECT_LE(std::fabs(*std::ranges::max_element(*y, {}, [](float v) { return std::fabs(v); })), 1.0F) << isa;
+      std::vector<float> far = x;
+      for (int i = 0; i < count; i += 7) far[i] = i % 2 ? kNan : 1e6F;
+      vector_math(function, count, far.data(), others.data());
+      for (int i = 0; i < count; ++i)
+        if (i % 7) ASSERT_EQ(others[i], (*y)[i]) << isa << " " << x[i];
+    }
+  }
+  force_isa("auto");
+}
+
 TEST(VectorMath, LimitsAndNan) {
   const float nan_with_payload = std::nanf("12345");
   const std::vector<float> x = {-kInf, kInf, kNan, -kNan, nan_with_payload, -1000, 1000, 0, -0.0f, -88, 89, -1,
@@ -74,13 +94,15 @@ TEST(VectorMath, LimitsAndNan) {
       case VectorFunction::kLog: return std::log(x);
       case VectorFunction::kTanh: return std::tanh(x);
       case VectorFunction::kErf: return std::erf(x);
+      case VectorFunction::kSin: return std::sin(x);
+      case VectorFunction::kCos: return std::cos(x);
       default: return x < -88.7 ? 0 : sigmoid(x);
     }
   };
   for (const auto& isa : available_isas()) {
     force_isa(isa);
     for (const auto function : {VectorFunction::kExp, VectorFunction::kLog, VectorFunction::kTanh, VectorFunction::kErf,
-             VectorFunction::kSigmoid}) {
+             VectorFunction::kSigmoid, VectorFunction::kSin, VectorFunction::kCos}) {
       for (size_t i = 0; i < x.size(); ++i) {
         float y = 7;
         vector_math(function, 1, &x[i], &y);

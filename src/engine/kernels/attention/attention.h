@@ -72,8 +72,8 @@ void attention_backward(const AttentionArgs& args, AttentionRows q, AttentionRow
     const float* lse, AttentionRows d_o, MutableAttentionRows dq, MutableAttentionRows dk, MutableAttentionRows dv,
     float* d_distance_bias, std::byte* workspace, ThreadPool& pool);
 
-// Attention of a few queries to many keys, as in a decoding step, where packing keys costs more than the products. Each
-// query is computed alone, so its bits depend on itself and the keys that it sees alone.
+// Attention of a few queries to many keys, as in a decoding step, where packing keys costs more than the products. The
+// bits of each query depend on itself and the keys that it sees alone.
 constexpr int64_t kFewQueries = 8;
 
 // At most kFewQueries, not causal and without a window; or any number, with independent queries. No dropout.
