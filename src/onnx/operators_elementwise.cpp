@@ -208,9 +208,8 @@ void cast_to(OnnxCall& call, OnnxElement to) {
   if (to == OnnxElement::kBool) {
     x = elementwise(call, {x}, [](Number x) { return !equal(x, 0); });
   } else if (is_whole(to)) {
-    x = cast(x, DType::kF64);
     if (is_float(from)) x = elementwise(call, {x}, formula::truncated);
-    x = wrapped(call, x, to);
+    x = wrapped(call, cast(x, DType::kF64), to);
   } else if ((to == OnnxElement::kFloat16 || to == OnnxElement::kBFloat16) && from != to) {
     if (!call.is_known(0)) return call.set(0, x, to);  // computed in 32 bits
     const std::vector<double> rounded = mapped<double>(call.numbers(0), [&](double value) {

@@ -56,7 +56,7 @@ void Arrays::set_bytes(const std::string& name, const TensorType& type, std::spa
     fail_user("array \"", name, "\" is given ", bytes.size() / dtype_size(type.dtype), " values, and ", type, " has ",
         type.shape.elements());
   std::vector<std::byte> copy = allocate(name, type);
-  std::ranges::copy(bytes, copy.begin());
+  std::copy(bytes.begin(), bytes.end(), copy.begin());  // std::ranges::copy is a loop over bytes at -Os
   entries_[name] = {type, std::move(copy)};
 }
 

@@ -86,7 +86,7 @@ void crop_image(
           part.data() + row * columns * of.channels);
     return resize_image(part.data(), rows, columns, {of.height, of.width, of.channels}, ImageFit::kStretch, out);
   }
-  std::ranges::copy(pixels, out.begin());
+  std::copy(pixels.begin(), pixels.end(), out.begin());
 }
 
 // X / (X + Y) with X, Y from Gamma(a, 1) is from Beta(a, a).

@@ -145,7 +145,7 @@ void resize_image(
 }
 
 void ImageDataset::read(int64_t index, std::span<uint8_t> out) const {
-  if (in_memory()) return void(std::ranges::copy(image(index), out.begin()));
+  if (in_memory()) return void(std::copy_n(image(index).data(), image(index).size(), out.data()));
   const std::string& path = files.paths[index];
   if (files.channels == channels) return read_fitted_image(path, {height, width, channels}, files.fit, out);
   std::vector<uint8_t> decoded(height * width * files.channels);
