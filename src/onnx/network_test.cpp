@@ -159,8 +159,8 @@ TEST(OnnxNetwork, AHeadThatFindsAnswersComesBack) {
 }
 TEST(OnnxNetwork, DecodersComeBack) {
   for (const char* name : {"gpt2", "llama", "llama_scaled", "mistral", "qwen2", "qwen3", "gemma3", "phi3_long",
-           "gpt_neox", "opt", "gemma2", "qwen3_yarn"})
-    check_round_trip(name, 17, {}, std::string_view(name).starts_with("gemma") ? 2e-6 : 1e-6);  // badly conditioned
+           "gpt_neox", "opt", "gemma2", "qwen3_yarn"})  // some are badly conditioned, and all round sines twice
+    check_round_trip(name, 17, {}, 2e-6);
   check_round_trip("gpt2", 17, {.joined_past = true});
 }
 TEST(OnnxNetwork, EncoderDecodersComeBack) {
