@@ -173,16 +173,11 @@ void run_argmax_reference(const KernelArgs& args) {
   });
 }
 
-std::vector<int32_t> sorted_row(std::span<const double> x, bool descending, int64_t count) {
-  std::vector<int32_t> order = numbers_below<int32_t>(x.size());
-  const auto less = [](double a, double b) { return std::isnan(b) ? !std::isnan(a) : a < b; };
-  const auto is_before = [&](int32_t a, int32_t b) {
-    const bool before = descending ? less(x[b], x[a]) : less(x[a], x[b]);
-    return before || (a < b && !(descending ? less(x[a], x[b]) : less(x[b], x[a])));
-  };
-  if (count < std::ssize(x)) std::partial_sort(order.begin(), order.begin() + count, order.end(), is_before);
-  else std::ranges::sort(order, is_before);
-  return order;
+// A whole number for each of double's: the larger, the larger. Both zeros have one, and so have all NaN, the largest.
+uint64_t place_of(double x) {
+  if (std::isnan(x)) return ~uint64_t{0};
+  const auto bits = std::bit_cast<uint64_t>(x + 0.0);  // -0 becomes 0
+  return bits >> 63 ? ~bits : bits | uint64_t{1} << 63;
 }
 
 void run_argsort_reference(const KernelArgs& args) {
@@ -192,9 +187,12 @@ void run_argsort_reference(const KernelArgs& args) {
   for_float(args.in[0].type.dtype, [&]<class T>() {
     for_each_index(args.pool, rows, width * 8, [&](int64_t row) {
       const T* x = args.in[0].as<const T>() + row * width;
-      const std::vector<int32_t> order = sorted_row(std::vector<double>(x, x + width), attrs.descending, count);
+      std::vector<std::pair<uint64_t, int32_t>> places(width);
+      for (int32_t k = 0; k < width; ++k) places[k] = {attrs.descending ? ~place_of(x[k]) : place_of(x[k]), k};
+      if (count < width) std::partial_sort(places.begin(), places.begin() + count, places.end());
+      else std::ranges::sort(places);
       const auto shift = static_cast<int32_t>(attrs.flat ? row * width : 0);
-      for (int64_t k = 0; k < count; ++k) args.out[0].as<int32_t>()[row * count + k] = order[k] + shift;
+      for (int64_t k = 0; k < count; ++k) args.out[0].as<int32_t>()[row * count + k] = places[k].second + shift;
     });
   });
 }
