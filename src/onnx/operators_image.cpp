@@ -168,8 +168,8 @@ void conv(OnnxCall& call) {
   call.set(channels_first(y));
 }
 
-// The gradient of an image convolution by its input, where there is one of this padding; otherwise puts zeros between
-// elements and convolves with flipped filters.
+// If a convolution of images has this padding, its gradient by the input. Otherwise puts zeros between elements and
+// convolves with flipped filters.
 void conv_transpose(OnnxCall& call) {
   const Shape s = call.shape(), f = call.shape(1);  // weight [C, O / groups, ...]
   if (f.rank() < 3) call.fail("weight ", f.text());

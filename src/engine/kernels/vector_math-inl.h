@@ -112,7 +112,8 @@ template <class F> HWY_INLINE Floats PerLane(Floats x, const F& f) {
   return hn::Load(FloatTag(), lanes);
 }
 
-// x = n pi + r with |r| <= pi / 2, n a whole number, of the cosine k + 1 / 2: (-1)^n sin r and -(-1)^k sin r.
+// x = n pi + r with |r| <= pi / 2. The sine takes a whole n: sin x = (-1)^n sin r. The cosine takes n = k + 1 / 2 with
+// a whole k: cos x = -(-1)^k sin r.
 template <bool kCos> HWY_INLINE Floats SinOrCos(Floats x) {
   const Floats magic = SetAll(12582912.0f), half = SetAll(kCos ? 0.5f : 0.0f), one = SetAll(1.0f);  // see SplitExp()
   const Floats shifted = hn::Add(hn::MulSub(x, SetAll(0.318309886f), half), magic);

@@ -196,7 +196,7 @@ struct Block {
   }
 };
 
-// Splits the copy into tasks along its longest axis but the last, each of kRowsTurned or a multiple.
+// Splits the copy into tasks along its longest axis but the last. A task has a multiple of kRowsTurned rows.
 void copy_view(const Shape& shape, const TensorView& from, int64_t from_offset, const Shape& from_strides,
     const TensorView& to, int64_t to_offset, const Shape& to_strides, ThreadPool& pool) {
   const auto copy = [&]<class Word>(const Word* source, Word* target) {
@@ -500,7 +500,7 @@ Tensor counted_positions(Tensor tokens) {
 Tensor cast(At x, DType dtype) {
   if (x.value.type().dtype == dtype) return x.value;
   const Node* producer = producer_of(x.value);
-  if (is(producer, kCast) && x.value.type().dtype == DType::kF64) {  // which holds all others' numbers
+  if (is(producer, kCast) && x.value.type().dtype == DType::kF64) {  // f64 holds the numbers of all other types
     const Tensor before{x.value.graph, producer->in[0]};
     if (before.type().dtype == dtype) return before;
   }

@@ -21,7 +21,7 @@ std::vector<TensorType> infer_reduce(const InferArgs& args) {
 
 std::vector<Tensor> reduce_gradient(const GradientArgs& args) {
   const Tensor x = args.in[0], y = args.out[0], dy = args.out_grad[0];
-  const auto shares = [&] {  // of each element in the largest: equal ones have as much
+  const auto shares = [&] {  // the largest elements share the gradient equally
     const Tensor largest = apply_scalar(Scalar::kEqual, x, broadcast_to(y, x.shape()));
     return largest * broadcast_to(dy / sum_to(largest, y.shape()), x.shape());
   };
@@ -173,7 +173,7 @@ void run_argmax_reference(const KernelArgs& args) {
   });
 }
 
-// A whole number for each of double's: the larger, the larger. Both zeros have one, and so have all NaN, the largest.
+// A number that is larger for larger x. Both zeros have the same, and so have all NaN, which are largest.
 uint64_t place_of(double x) {
   if (std::isnan(x)) return ~uint64_t{0};
   const auto bits = std::bit_cast<uint64_t>(x + 0.0);  // -0 becomes 0
