@@ -102,13 +102,12 @@ Tensor reshaped(Tensor x, const Shape& shape) {
   return reshape(x, shape);
 }
 
-std::optional<Tensor> spatial_sum(Tensor x, double factor) {
+Tensor reduced(Tensor x, const std::vector<bool>& axes, Tensor (*reduce)(At x, const Shape& shape)) {
   const std::optional<Moved> from = moved(x);
-  if (!from || x.type().dtype != DType::kF32 || x.shape().rank() < 3 || x.shape().elements() == 0) return std::nullopt;
-  if (from->order[0] != 0 || from->order[1] != x.shape().rank() - 1) return std::nullopt;
-  const int64_t images = x.dim(0), channels = x.dim(1), places = x.shape().elements() / images / channels;
-  const Tensor factors = fill(*x.graph, {DType::kF32, {images, 1, places}}, factor);
-  return matmul(factors, reshape(from->before, {images, places, channels}));
+  Shape kept = from ? from->before.shape() : x.shape();
+  for (int axis = 0; axis < kept.rank(); ++axis)
+    if (axes[axis]) kept.set(from ? from->order[axis] : axis, 1);
+  return from ? move_axes(reduce(from->before, kept), from->order) : reduce(x, kept);
 }
 
 Shape broadcast_shape(const OnnxCall& call, const std::vector<Shape>& shapes) {

@@ -67,8 +67,8 @@ struct Moved {
 std::optional<Moved> moved(Tensor x);
 // x in another shape, if possible from before an earlier reshape, or by joining or dividing axes before a move.
 Tensor reshaped(Tensor x, const Shape& shape);
-// The sum over the spatial axes of an image [N, C, ...], times `factor`: [N, 1, C]. None unless channels come last.
-std::optional<Tensor> spatial_sum(Tensor x, double factor);
+// sum_to() or max_to() over the named axes, which keep the size 1; of a moved tensor before its move.
+Tensor reduced(Tensor x, const std::vector<bool>& axes, Tensor (*reduce)(At x, const Shape& shape));
 // Moves an axis behind all others, or back.
 Tensor axis_to_end(Tensor x, int axis);
 Tensor axis_from_end(Tensor x, int axis);

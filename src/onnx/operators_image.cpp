@@ -305,13 +305,11 @@ void lp_pool(OnnxCall& call) {
 void global_pool(OnnxCall& call, bool maximum) {
   const Shape s = call.shape();
   if (s.rank() < 2) call.fail("a tensor of shape ", s.text());
-  Shape result = s;
-  for (int axis = 2; axis < s.rank(); ++axis) result.set(axis, 1);
-  if (!maximum)
-    if (const auto sum = compose::spatial_sum(call.tensor(0), 1 / static_cast<double>(s.elements(2, s.rank()))))
-      return call.set(reshape(*sum, result));
-  const Tensor rows = reshape(call.tensor(0), {s[0] * s[1], s.elements(2, s.rank())});
-  call.set(reshape(maximum ? max_last(rows) : compose::mean_last(rows), result));
+  std::vector<bool> spatial(s.rank(), true);
+  spatial[0] = spatial[1] = false;
+  const Tensor y = compose::reduced(call.tensor(0), spatial, maximum ? max_to : sum_to);
+  const double share = 1 / static_cast<double>(s.elements(2, s.rank()));
+  call.set(maximum ? y : elementwise(call, {y}, [&](Number sum) { return sum * share; }));
 }
 
 struct Sampling {

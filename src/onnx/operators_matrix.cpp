@@ -60,8 +60,7 @@ void einsum(OnnxCall& call) {
     Shape kept;
     for (int axis = 0; axis < x.shape().rank(); ++axis)
       if (!gone[axis]) kept.push_back(x.dim(axis));
-    const int64_t rows = kept.elements(), size = x.shape().elements() / rows;
-    return reshape(sum_last(reshape(compose::move_axes(x, named_axes_last(gone)), {rows, size})), kept);
+    return compose::reshaped(compose::reduced(x, gone, sum_to), kept);
   };
   const auto fail = [&](const std::string& problem) { call.fail("\"", equation, "\": ", problem); };
   call.set(Einsum(equation, operands, {compose::move_axes, sum, fail}, SourceLine::current()).compute());
@@ -80,18 +79,25 @@ Tensor product_last(Tensor x) {
   return x;
 }
 
-// [rows, n] -> [rows, 1]
-Tensor reduce_last(OnnxCall& call, Tensor x, Kind kind) {
-  if (kind == Kind::kL1) x = elementwise(call, {x}, [](Number x) { return abs(x); });
-  if (kind == Kind::kL2 || kind == Kind::kSumOfSquares) x = square(x);
-  if (kind == Kind::kMean) return compose::mean_last(x);
-  if (kind == Kind::kMax) return max_last(x);
-  if (kind == Kind::kMin) return max_last(x * -1.0) * -1.0;
-  if (kind == Kind::kProduct) return product_last(x);
-  if (kind == Kind::kLogSumExp) return log_sum_exp_last(x);
-  const Tensor sum = sum_last(x);
-  if (kind == Kind::kL2) return elementwise(call, {sum}, [](Number x) { return sqrt(x); });
-  if (kind == Kind::kLogSum) return elementwise(call, {sum}, [](Number x) { return log(x); });
+// The named axes keep the size 1, or come last in one.
+Tensor reduced(OnnxCall& call, Tensor x, const std::vector<bool>& axes, Kind kind) {
+  const auto of_each = [&](Tensor y, const auto& formula) { return elementwise(call, {y}, formula); };
+  const auto minus = [](Number x) { return -x; };
+  if (kind == Kind::kMax) return compose::reduced(x, axes, max_to);
+  if (kind == Kind::kMin) return of_each(compose::reduced(of_each(x, minus), axes, max_to), minus);
+  int64_t count = 1;
+  for (int axis = 0; axis < x.shape().rank(); ++axis)
+    if (axes[axis]) count *= x.dim(axis);
+  if (kind == Kind::kProduct || kind == Kind::kLogSumExp) {
+    const Tensor rows = reshape(compose::move_axes(x, named_axes_last(axes)), {x.shape().elements() / count, count});
+    return kind == Kind::kProduct ? product_last(rows) : log_sum_exp_last(rows);
+  }
+  if (kind == Kind::kL1) x = of_each(x, [](Number x) { return abs(x); });
+  if (kind == Kind::kL2 || kind == Kind::kSumOfSquares) x = of_each(x, [](Number x) { return x * x; });
+  const Tensor sum = compose::reduced(x, axes, sum_to);
+  if (kind == Kind::kMean) return of_each(sum, [&](Number x) { return x * (1 / static_cast<double>(count)); });
+  if (kind == Kind::kL2) return of_each(sum, [](Number x) { return sqrt(x); });
+  if (kind == Kind::kLogSum) return of_each(sum, [](Number x) { return log(x); });
   return sum;
 }
 
@@ -106,42 +112,19 @@ double of_nothing(OnnxCall& call, Kind kind) {
   return 0;
 }
 
-// Adds the slices of a short axis, which moves no axis.
-Tensor sum_of_slices(const OnnxCall& call, Tensor x, int axis) {
-  Tensor sum = compose::take(x, axis, {0});
-  for (int64_t i = 1; i < x.dim(axis); ++i) sum = compose::add(call, sum, compose::take(x, axis, {i}));
-  return sum;
-}
-
 void reduce(OnnxCall& call, Kind kind) {
   const Shape shape = call.shape();
   const std::vector<int64_t> given = call.ints_or_list(1, "axes");
   const bool keep = call.flag("keepdims", true), noop = call.flag("noop_with_empty_axes");
-  if (given.empty() && noop) {
-    // Without axes, absolute values, squares and so on still apply to each element.
-    if (shape.rank() == kMaxRank) call.fail("a tensor of that many axes");
-    return call.set(reshape(reduce_last(call, reshape(call.tensor(0), with_axes(shape, {1})), kind), shape));
-  }
+  // Without axes, absolute values, squares and so on still apply to each element.
   const std::vector<bool> gone =
-      compose::named_axes(call, given.empty() ? numbers_below<int64_t>(shape.rank()) : given, shape.rank());
+      compose::named_axes(call, given.empty() && !noop ? numbers_below<int64_t>(shape.rank()) : given, shape.rank());
   Shape result;
   for (int axis = 0; axis < shape.rank(); ++axis)
     if (!gone[axis] || keep) result.push_back(gone[axis] ? 1 : shape[axis]);
   if (shape.elements() == 0)
     return call.set(call.uniform(of_nothing(call, kind), result, traced_dtype(call.element())));
-  const bool all_spatial = shape.rank() > 2 && !gone[0] && !gone[1] && std::ranges::count(gone, false) == 2;
-  if (all_spatial && (kind == Kind::kMean || kind == Kind::kSum)) {
-    const double places = static_cast<double>(shape.elements() / result.elements());
-    if (const auto sum = compose::spatial_sum(call.tensor(0), kind == Kind::kMean ? 1 / places : 1))
-      return call.set(reshape(*sum, result));
-  }
-  constexpr int64_t kFew = 4;
-  const auto axis = static_cast<int>(std::ranges::find(gone, true) - gone.begin());
-  if (kind == Kind::kSum && std::ranges::count(gone, true) == 1 && axis + 1 < shape.rank() && shape[axis] <= kFew)
-    return call.set(compose::reshaped(sum_of_slices(call, call.tensor(0), axis), result));
-  const Tensor rows = reshape(compose::move_axes(call.tensor(0), named_axes_last(gone)),
-      {result.elements(), shape.elements() / result.elements()});
-  Tensor y = reshape(reduce_last(call, rows, kind), result);
+  Tensor y = compose::reshaped(reduced(call, call.tensor(0), gone, kind), result);
   if (is_whole(call.element())) y = elementwise(call, {y}, formula::truncated);
   call.set(y);
 }

@@ -36,30 +36,34 @@ Tensor pick(At x, Tensor places) {
   return gather(At(all, x.where), places);
 }
 
-// x as [rows, n], with the n elements of the reduced axes in each row.
-struct AxesLast {
-  Tensor x;
-  Shape without, kept;  // left out, and with the size 1
+// Of a reduction: the shapes with the size 1 along the axes and without these, and all axes, with these last.
+struct Axes {
+  Shape kept, without;
+  std::vector<int> last;
 };
 
-AxesLast axes_last(At x, const std::vector<int>& axes, const char* op) {
+Axes checked_axes(At x, const std::vector<int>& axes, const char* op) {
   const Shape shape = x.value.shape();
-  std::vector<bool> reduced(shape.rank());
-  AxesLast moved{x.value, {}, shape};
-  int64_t count = 1;
+  std::vector<bool> named(shape.rank());
+  Axes result{.kept = shape};
   for (const int axis : axes) {
-    count *= checked_size(x, axis, op);
+    checked_size(x, axis, op);
     const int from_start = axis < 0 ? axis + shape.rank() : axis;
-    if (reduced[from_start]) fail_shape(x, op, ": axis ", axis, " is given twice");
-    reduced[from_start] = true;
-    moved.kept.set(axis, 1);
+    if (named[from_start]) fail_shape(x, op, ": axis ", axis, " is given twice");
+    named[from_start] = true;
+    result.kept.set(from_start, 1);
   }
   for (int axis = 0; axis < shape.rank(); ++axis)
-    if (!reduced[axis]) moved.without.push_back(shape[axis]);
-  const std::vector<int> order = named_axes_last(reduced);
-  if (!std::ranges::is_sorted(order)) moved.x = permute(x, order);
-  moved.x = reshape(At(moved.x, x.where), {moved.without.elements(), count});
-  return moved;
+    if (!named[axis]) result.without.push_back(shape[axis]);
+  result.last = named_axes_last(named);
+  return result;
+}
+
+// Moves `axis` of x to the end, where `function` reduces it.
+template <class Function> Tensor reduce_along(At x, int axis, const char* op, const Function& function) {
+  const Axes checked = checked_axes(x, {axis}, op);
+  const Tensor rows = std::ranges::is_sorted(checked.last) ? x.value : permute(x, checked.last);
+  return reshape(At(function(At(rows, x.where)), x.where), checked.without);
 }
 
 // Moves `axis` of x to the end, applies `function`, and moves it back.
@@ -233,14 +237,9 @@ Tensor sum(At x) { return sum_to(x, {}); }
 
 Tensor sum(At x, int axis) { return sum(x, std::vector{axis}); }
 
-// Leading axes need no move.
 Tensor sum(At x, const std::vector<int>& axes, bool keep) {
-  const AxesLast moved = axes_last(x, axes, "sum");
-  const Shape shape = x.value.shape();
-  const bool are_first = std::ranges::all_of(
-      axes, [&](int axis) { return (axis < 0 ? axis + shape.rank() : axis) < static_cast<int>(axes.size()); });
-  const Tensor sums = are_first ? sum_to(x, moved.without) : sum_last(At(moved.x, x.where));
-  return reshape(At(sums, x.where), keep ? moved.kept : moved.without);
+  const Axes checked = checked_axes(x, axes, "sum");
+  return reshape(At(sum_to(x, checked.kept), x.where), keep ? checked.kept : checked.without);
 }
 
 Tensor mean(At x) { return At(sum(x), x.where) * (1 / static_cast<double>(x.value.shape().elements())); }
@@ -260,22 +259,15 @@ Tensor variance(At x, const std::vector<int>& axes, bool keep) {
 Tensor max(At x, int axis) { return max(x, std::vector{axis}); }
 
 Tensor max(At x, const std::vector<int>& axes, bool keep) {
-  const AxesLast moved = axes_last(x, axes, "max");
-  return reshape(At(max_last(At(moved.x, x.where)), x.where), keep ? moved.kept : moved.without);
+  const Axes checked = checked_axes(x, axes, "max");
+  return reshape(At(max_to(x, checked.kept), x.where), keep ? checked.kept : checked.without);
 }
 
 Tensor min(At x, int axis) { return min(x, std::vector{axis}); }
 Tensor min(At x, const std::vector<int>& axes, bool keep) { return -At(max(At(-x, x.where), axes, keep), x.where); }
 
-Tensor argmax(At x, int axis) {
-  const AxesLast moved = axes_last(x, {axis}, "argmax");
-  return reshape(At(argmax_last(At(moved.x, x.where)), x.where), moved.without);
-}
-
-Tensor log_sum_exp(At x, int axis) {
-  const AxesLast moved = axes_last(x, {axis}, "log_sum_exp");
-  return reshape(At(log_sum_exp_last(At(moved.x, x.where)), x.where), moved.without);
-}
+Tensor argmax(At x, int axis) { return reduce_along(x, axis, "argmax", argmax_last); }
+Tensor log_sum_exp(At x, int axis) { return reduce_along(x, axis, "log_sum_exp", log_sum_exp_last); }
 
 Tensor softmax(At x, int axis) {
   return along(x, axis, "softmax", [](At rows) { return softmax(rows); });

@@ -17,23 +17,6 @@ bool is_prefix(const Shape& small, const Shape& full) {
   return small.elements(same, small.rank()) == 1;
 }
 
-// Repeats axes [first, last) of one element to their sizes in `shape`.
-Tensor repeat_axes(At x, int first, int last, const Shape& shape) {
-  const auto at = [&](Tensor value) { return At(value, x.where); };
-  Shape result = x.value.shape();
-  for (int axis = first; axis < last; ++axis) result.set(axis, shape[axis]);
-  const int64_t outer = result.elements(0, first), n = result.elements(first, last);
-  const int64_t inner = result.elements(last, result.rank());
-  if (inner == 1) return reshape(at(broadcast_to(at(reshape(x, {outer, 1})), {outer, n})), result);
-  if (outer == 1) return reshape(at(broadcast_to(at(reshape(x, {inner})), {n, inner})), result);
-  constexpr int64_t kFew = 8;
-  if (n <= kFew) {
-    const std::vector<Tensor> rows(n, reshape(x, {outer, 1, inner}));
-    return reshape(at(concat(rows, 1, x.where)), result);
-  }
-  const Tensor copies = broadcast_to(at(reshape(x, {outer, inner, 1})), {outer, inner, n});
-  return reshape(at(permute(at(copies), {0, 2, 1})), result);
-}
 }  // namespace
 
 int64_t middle_row(const Shape& small, const Shape& full) {
@@ -42,6 +25,28 @@ int64_t middle_row(const Shape& small, const Shape& full) {
   while (first < last && small[first] == full[first]) ++first;
   while (last > first && small[last - 1] == full[last - 1]) --last;
   return small.elements(first, last) == 1 ? small.elements(last, small.rank()) : 0;
+}
+
+std::vector<Shape> broadcast_steps(const Shape& small, const Shape& full) {
+  if (find_broadcast(small, full) || small.rank() != full.rank() || broadcast_shape(std::array{small, full}) != full)
+    return {small, full};
+  std::vector<Shape> steps{small};
+  Shape shape = small;
+  for (int axis = 0; axis < full.rank(); ++axis) {
+    if (shape[axis] == full[axis]) continue;
+    shape.set(axis, full[axis]);
+    if (axis + 1 == full.rank() || shape[axis + 1] == full[axis + 1]) steps.push_back(shape);
+  }
+  return steps;
+}
+
+Shape repeated_strides(const Shape& small, const Shape& strides, const Shape& full) {
+  Shape result;
+  for (int axis = 0; axis < full.rank(); ++axis) {
+    const int own = axis - full.rank() + small.rank();
+    result.push_back(own >= 0 && small[own] == full[axis] ? strides[own] : 0);
+  }
+  return result;
 }
 
 Shape with_rank(const Shape& shape, int rank) {
@@ -70,21 +75,19 @@ std::optional<Broadcast> find_broadcast(const Shape& small, const Shape& full) {
   if (small.elements() == 1) return Broadcast::kScalar;
   if (is_suffix(small, full)) return Broadcast::kSuffix;
   if (is_prefix(small, full)) return Broadcast::kPrefix;
+  if (middle_row(small, full) > 0) return Broadcast::kMiddle;
   return std::nullopt;
 }
 
 Tensor broadcast_to(At x, Shape shape) {
   const Shape small = x.value.shape();
   if (small == shape) return x.value;
-  if (const auto full = broadcast_shape(std::array{small, shape});
-      full && *full == shape && !find_broadcast(small, shape)) {
+  const auto full = broadcast_shape(std::array{small, shape});
+  if (full && *full == shape && !find_broadcast(small, shape)) {
     At repeated(reshape(x, with_rank(small, shape.rank())), x.where);
-    const auto differs = [&](int axis) { return axis < shape.rank() && repeated.value.dim(axis) != shape[axis]; };
-    for (int axis = 0; axis < shape.rank(); ++axis) {
-      int last = axis;
-      while (differs(last)) ++last;
-      if (last > axis) repeated.value = repeat_axes(repeated, axis, last, shape);
-    }
+    const std::vector<Shape> steps = broadcast_steps(repeated.value.shape(), shape);
+    for (size_t i = 1; i < steps.size(); ++i)
+      repeated.value = op_result(kBroadcast, repeated, {}, BroadcastAttrs{steps[i]});
     return repeated.value;
   }
   return op_result(kBroadcast, x, {}, BroadcastAttrs{shape});

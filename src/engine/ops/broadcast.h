@@ -11,11 +11,18 @@ namespace linnet {
 //   kScalar  one element
 //   kSuffix  the trailing axes of full, e.g. [D] or [T, D] within [B, T, D] (leading ones allowed)
 //   kPrefix  the leading axes of full, then ones, e.g. [B, T, 1] within [B, T, D]
+//   kMiddle  ones between axes of full, e.g. [B, 1, D] within [B, T, D]
 std::optional<Broadcast> find_broadcast(const Shape& small, const Shape& full);
 
 // The elements of D if `small` is [B, 1, D] beside a full [B, T, D], for any number of axes in place of each; else 0.
-// The CPU's elementwise ops also repeat that (fuse_pointwise).
 int64_t middle_row(const Shape& small, const Shape& full);
+
+// Shapes from `small` to `full`, each of which is repeated to the next in one of these ways: a run of axes at a time.
+// The two alone if their ranks differ or they do not fit.
+std::vector<Shape> broadcast_steps(const Shape& small, const Shape& full);
+
+// The strides of `small`, matched from the last axis on, with 0 along axes that are repeated to fill `full`.
+Shape repeated_strides(const Shape& small, const Shape& strides, const Shape& full);
 
 Shape with_rank(const Shape& shape, int rank);  // prepends axes of size 1 up to this rank
 

@@ -7,6 +7,7 @@
 //
 // On the CPU the op itself repeats an operand [B, 1, D] that broadcast_to() has repeated to [B, T, D].
 #include <algorithm>
+#include "engine/ops/broadcast.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/passes/passes.h"
@@ -65,32 +66,10 @@ class Pointwise final : public Fusion {
   }
 
   // The operand [B, 1, D] of a repetition along the middle axis; other operands as they are.
-  Tensor before_repetition(Tensor operand) {
-    const auto by = [](Tensor x, const OpDef& op) { return node_if(producer_of(x), op); };
-    const auto first_of = [](Tensor x, const Node& node) { return Tensor{x.graph, node.in[0]}; };
-    Tensor x = operand;
-    if (const Node* reshaped = by(x, kReshape)) x = first_of(x, *reshaped);
-    Tensor small;
-    if (const Node* joined = by(x, kConcat)) {  // of [B, 1, D] and itself
-      const bool same = std::ranges::all_of(joined->in, [&](ValueId in) { return in == joined->in[0]; });
-      if (same && x.shape().rank() == 3 && joined->attrs.as<ConcatAttrs>().axis == 1) small = first_of(x, *joined);
-    } else if (const Node* turned = by(x, kPermute)) {  // [B, D, 1] -> [B, D, T] -> [B, T, D]
-      const Tensor copies = first_of(x, *turned);
-      const Node* broadcast = by(copies, kBroadcast);
-      if (broadcast && turned->attrs.as<PermuteAttrs>().order == std::vector{0, 2, 1}) small = first_of(x, *broadcast);
-      if (small.defined() && small.shape().rank() == 3 && small.dim(2) == 1)
-        small = reshape(small, {small.dim(0), 1, small.dim(1)});
-    }
-    if (!small.defined() || small.shape().rank() != 3 || small.dim(1) != 1) return operand;
-    const Shape &from = small.shape(), &full = operand.shape();
-    Shape wanted = full;
-    int first = 0;
-    while (first < full.rank() && full.elements(0, first) < from[0]) ++first;
-    int last = full.rank();
-    while (last > first && full.elements(last, full.rank()) < from[2]) --last;
-    for (int axis = first; axis < last; ++axis) wanted.set(axis, 1);
-    if (wanted.elements(0, first) != from[0] || wanted.elements() != small.shape().elements()) return operand;
-    return reshape(small, wanted);
+  static Tensor before_repetition(Tensor operand) {
+    const Node* broadcast = node_if(producer_of(operand), kBroadcast);
+    const Tensor small = broadcast ? Tensor{operand.graph, broadcast->in[0]} : operand;
+    return find_broadcast(small.shape(), operand.shape()) == Broadcast::kMiddle ? small : operand;
   }
 
   const Node* joinable(ValueId old, Tensor now, const Shape& shape) const {

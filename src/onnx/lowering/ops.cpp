@@ -143,8 +143,8 @@ std::vector<int64_t> reduced_axes(const Shape& small, const Shape& full) {
   if (kind == Broadcast::kSuffix)
     for (int64_t elements = 1; elements < small.elements(); ++kept) elements *= full[-1 - kept];
   for (int axis = 0; axis < full.rank(); ++axis) {
-    const bool stays = kind == Broadcast::kPrefix ? small[axis] == full[axis]
-                                                  : kind == Broadcast::kSuffix && axis >= full.rank() - kept;
+    const bool stays = kind == Broadcast::kSuffix ? axis >= full.rank() - kept
+                                                  : kind != Broadcast::kScalar && small[axis] == full[axis];
     if (!stays) axes.push_back(axis);
   }
   return axes;

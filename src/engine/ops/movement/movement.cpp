@@ -99,9 +99,11 @@ std::vector<Tensor> gradient_concat(const GradientArgs& args) {
 
 StorageRule moved(const Node&) { return {.rest = Storage::kMoved}; }  // of ops that only move elements
 
-// Copies `count` elements, for split, concat and permute. Short runs use a loop, faster than a call of memmove.
+// Copies `count` elements, of a repeated one if its stride is 0. Short runs use a loop, faster than a call of memmove.
 template <class Word> void copy_run(const Word* from, int64_t from_stride, Word* to, int64_t to_stride, int64_t count) {
-  if (from_stride != 1 || to_stride != 1) {
+  if (from_stride == 0 && to_stride == 1) {
+    std::fill_n(to, count, *from);
+  } else if (from_stride != 1 || to_stride != 1) {
     for (int64_t i = 0; i < count; ++i) to[i * to_stride] = from[i * from_stride];
   } else if (count < 32) {
     for (int64_t i = 0; i < count; ++i) to[i] = from[i];
@@ -190,13 +192,14 @@ struct Block {
     const int64_t count = shape[last - 1], from_step = from[last - 1], to_step = to[last - 1];
     const int64_t from_stride = from[last], to_stride = to[last], run = shape[last];
     if constexpr (std::is_same_v<Word, uint32_t>)  // of other sizes it would be code that few need
-      if (from_step == 1) return copy_turned(source, from_stride, target, to_step, to_stride, count, run);
+      if (from_step == 1 && from_stride != 0)
+        return copy_turned(source, from_stride, target, to_step, to_stride, count, run);
     for (int64_t i = 0; i < count; ++i)
       copy_run(source + i * from_step, from_stride, target + i * to_step, to_stride, run);
   }
 };
 
-// Splits the copy into tasks along its longest axis but the last. A task has a multiple of kRowsTurned rows.
+// Splits the copy into tasks along its longest axis but the last; rows that are turned, kRowsTurned at a time.
 void copy_view(const Shape& shape, const TensorView& from, int64_t from_offset, const Shape& from_strides,
     const TensorView& to, int64_t to_offset, const Shape& to_strides, ThreadPool& pool) {
   const auto copy = [&]<class Word>(const Word* source, Word* target) {
@@ -208,9 +211,10 @@ void copy_view(const Shape& shape, const TensorView& from, int64_t from_offset, 
     int longest = 0;
     for (int axis = 1; axis + 1 < block.shape.rank(); ++axis)
       if (block.shape[axis] > block.shape[longest]) longest = axis;
-    const int64_t size = block.shape[longest], pieces = ceil_div(size, kRowsTurned);
+    const int64_t size = block.shape[longest], rows = block.from[longest] == 1 ? kRowsTurned : 1;
+    const int64_t pieces = ceil_div(size, rows);
     for_ranges(pool, pieces, shape.elements() / pieces, [&](int64_t begin, int64_t end) {
-      begin *= kRowsTurned, end = std::min(end * kRowsTurned, size);
+      begin *= rows, end = std::min(end * rows, size);
       Block part = block;
       part.shape.set(longest, end - begin);
       part.copy(source + begin * block.from[longest], target + begin * block.to[longest]);
@@ -258,19 +262,8 @@ template <class Body> void with_type(DType dtype, Body&& body) {
 
 void run_broadcast(const KernelArgs& args) {
   const TensorView &in = args.in[0], &out = args.out[0];
-  const int64_t n = out.elements(), size = in.elements();
-  const Broadcast kind = *find_broadcast(in.shape(), out.shape());
-  if (n == 0) return;
-  const int64_t copies = n / size;
-  const bool each = kind == Broadcast::kPrefix || size == 1;
-  for_ranges(args.pool, each ? size : copies, each ? copies : size, [&](int64_t begin, int64_t end) {
-    with_type(in.type.dtype, [&]<class T>() {
-      for (int64_t i = begin; i < end; ++i) {
-        if (each) std::fill_n(out.as<T>() + i * copies, copies, in.as<T>()[i]);
-        else copy_run(in.as<T>(), 1, out.as<T>() + i * size, 1, size);
-      }
-    });
-  });
+  const Shape strides = repeated_strides(in.shape(), in.strides, out.shape());
+  copy_view(out.shape(), in, 0, strides, out, 0, out.strides, args.pool);
 }
 
 void run_movement_fill(const KernelArgs& args) {

@@ -90,8 +90,12 @@ template <class Word> void broadcast_words(const KernelArgs& args) {
 }
 
 void run_broadcast(const KernelArgs& args) {
-  if (args.out[0].elements() == 0) return;
-  switch (args.in[0].element_size()) {
+  const TensorView &in = args.in[0], &out = args.out[0];
+  if (out.elements() == 0) return;
+  if (find_broadcast(in.shape(), out.shape()) == Broadcast::kMiddle)
+    return copy_strided(args.device, out.shape(), in.element_size(), in.data,
+        repeated_strides(in.shape(), in.strides, out.shape()), out.data, out.strides);
+  switch (in.element_size()) {
     case 4: return broadcast_words<uint32_t>(args);
     case 2: return broadcast_words<uint16_t>(args);
     default: return broadcast_words<uint8_t>(args);

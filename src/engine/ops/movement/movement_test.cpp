@@ -109,7 +109,8 @@ TEST(Movement, CastsBetweenNumbers) {
 }
 
 TEST(Movement, BroadcastAndItsMirror) {
-  for (const Shape& small : {Shape{}, Shape{4}, Shape{3, 4}, Shape{2, 1, 1}, Shape{2, 3, 1}}) {
+  for (const Shape& small :
+      {Shape{}, Shape{4}, Shape{3, 4}, Shape{2, 1, 1}, Shape{2, 3, 1}, Shape{2, 1, 4}, Shape{1, 3, 1}}) {
     check_op({.inputs = {{small}}, .build = [](Graph&, const auto& x) {
                 return std::vector{broadcast_to(x[0], {2, 3, 4})};
               }});

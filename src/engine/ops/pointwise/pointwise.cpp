@@ -23,7 +23,7 @@ std::vector<TensorType> infer_pointwise(const InferArgs& args) {
     if (!is_float(in.dtype) || in.dtype != args.in[0].dtype)
       throw ShapeProblem(
           "got " + joined(args.in, " and ", &TensorType::text) + ", expected one float type; cast() changes the type");
-    if (!find_broadcast(in.shape, out.shape) && middle_row(in.shape, out.shape) == 0)
+    if (!find_broadcast(in.shape, out.shape))
       throw ShapeProblem("cannot broadcast " + args.in[0].shape.text() + " with " +
                          (&in == &args.in[0] ? full->shape : in.shape).text());
   }
@@ -82,9 +82,8 @@ std::string pointwise_label(const Node& node) {
 }
 
 PointwiseOperand operand_of(const TensorView& in, const TensorView& out) {
-  const auto kind = find_broadcast(in.shape(), out.shape());
-  if (kind) return {stored(in), in.elements(), *kind};
-  return {stored(in), in.elements(), Broadcast::kMiddle, middle_row(in.shape(), out.shape())};
+  const Broadcast kind = *find_broadcast(in.shape(), out.shape());
+  return {stored(in), in.elements(), kind, kind == Broadcast::kMiddle ? middle_row(in.shape(), out.shape()) : 0};
 }
 
 int64_t operand_index(const PointwiseOperand& operand, int64_t i, int64_t n) {
@@ -122,7 +121,7 @@ void run_pointwise(const KernelArgs& args) {
       mutable_stored(args.out[0]), args.pool);
 }
 
-// Repeats the operands to their common shape if the kernels would not. Inference reports shapes that do not fit.
+// Repeats the operands to their common shape if not all kernels would. Inference reports shapes that do not fit.
 std::vector<Tensor> broadcast_operands(std::span<const Tensor> operands, SourceLine where) {
   std::vector<Shape> shapes;
   for (const Tensor& operand : operands) shapes.push_back((void(graph_of(At(operand, where))), operand.shape()));
@@ -134,7 +133,8 @@ std::vector<Tensor> broadcast_operands(std::span<const Tensor> operands, SourceL
     if (shapes[i].elements() > shapes[largest].elements()) largest = i;
   const bool has_full = shapes[largest].elements() == full->elements();
   for (size_t i = 0; i < shapes.size(); ++i)
-    if ((i == largest && !has_full) || !find_broadcast(shapes[i], *full))
+    if ((i == largest && !has_full) ||
+        find_broadcast(shapes[i], *full).value_or(Broadcast::kMiddle) == Broadcast::kMiddle)
       fitting[i] = broadcast_to(At(operands[i], where), *full);
   return fitting;
 }

@@ -37,8 +37,8 @@ int step_of(const KernelArgs& args, const PointwiseArguments& arguments, const P
 }
 
 bool repeats_no_middle(const KernelQuery& query) {
-  return std::ranges::all_of(
-      query.in, [&](const TensorType& in) { return find_broadcast(in.shape, query.out[0].shape).has_value(); });
+  return std::ranges::none_of(query.in,
+      [&](const TensorType& in) { return find_broadcast(in.shape, query.out[0].shape) == Broadcast::kMiddle; });
 }
 
 // The first call with a source compiles and loads it; that must not be inside a recording.

@@ -45,7 +45,14 @@ std::vector<Tensor> cumsum_gradient(const GradientArgs& args) {
   return {cumsum(args.out_grad[0], attrs.axis, !attrs.reverse)};
 }
 
-Tensor reduce(At x, Reduction kind, Shape shape) { return op_result(kReduce, x, {}, ReduceAttrs{kind, shape}); }
+// One run of axes at a time, the last first.
+Tensor reduce(At x, Reduction kind, const Shape& shape) {
+  Tensor y = x.value;
+  if (y.shape() == shape) return y;
+  const std::vector<Shape> steps = broadcast_steps(shape, y.shape());
+  for (size_t i = steps.size() - 1; i-- > 0;) y = op_result(kReduce, At(y, x.where), {}, ReduceAttrs{kind, steps[i]});
+  return y;
+}
 
 template <class T> T reduce_line(Reduction kind, const T* x, int64_t count, int64_t stride) {
   double top = -std::numeric_limits<double>::infinity(), sum = 0;
@@ -61,30 +68,35 @@ template <class T> T reduce_line(Reduction kind, const T* x, int64_t count, int6
 void run_reduce_reference(const KernelArgs& args) {
   const auto& attrs = args.attrs<ReduceAttrs>();
   const int64_t n = args.in[0].elements(), size = args.out[0].elements(), count = size ? n / size : 0;
-  const bool leading = *find_broadcast(attrs.shape, args.in[0].shape()) == Broadcast::kSuffix;
+  const int64_t width = columns_of(attrs.shape, args.in[0].shape()).value_or(Columns{.width = 1}).width;
   for_float(args.in[0].type.dtype, [&]<class T>() {
-    const T* x = args.in[0].as<T>();
-    for (int64_t i = 0; i < size; ++i)
-      args.out[0].as<T>()[i] =
-          leading ? reduce_line(attrs.kind, x + i, count, size) : reduce_line(attrs.kind, x + i * count, count, 1);
+    for_each_index(args.pool, size, count, [&](int64_t i) {
+      const T* x = args.in[0].as<const T>() + i / width * count * width + i % width;
+      args.out[0].as<T>()[i] = reduce_line(attrs.kind, x, count, width);
+    });
   });
 }
 
-bool is_row_sum(const KernelQuery& query) {
+bool is_column_sum(const KernelQuery& query) {
   const auto& attrs = query.attrs<ReduceAttrs>();
   return all_f32_or_bf16(query) && query.out[0].dtype == DType::kF32 && attrs.kind == Reduction::kSum &&
-         find_broadcast(attrs.shape, query.in[0].shape) == Broadcast::kSuffix;
+         columns_of(attrs.shape, query.in[0].shape);
 }
 
-size_t row_sum_workspace(const KernelQuery& query) {
-  const int64_t width = query.out[0].shape.elements();
-  return sum_rows_workspace(width ? query.in[0].shape.elements() / width : 0, width);
+size_t column_sum_workspace(const KernelQuery& query) {
+  const Columns columns = *columns_of(query.out[0].shape, query.in[0].shape);
+  return sum_rows_workspace(columns.outer, columns.rows, columns.width);
 }
 
-void run_row_sum(const KernelArgs& args) {
-  const int64_t width = args.out[0].elements();
-  sum_rows(width ? args.in[0].elements() / width : 0, width, stored(args.in[0]), args.out[0].as<float>(),
-      args.workspace, args.pool);
+void run_column_sum(const KernelArgs& args) {
+  const Columns columns = *columns_of(args.out[0].shape(), args.in[0].shape());
+  sum_rows(columns.outer, columns.rows, columns.width, stored(args.in[0]), args.out[0].as<float>(), args.workspace,
+      args.pool);
+}
+
+bool is_column_maximum(const KernelQuery& query) {
+  const auto& attrs = query.attrs<ReduceAttrs>();
+  return attrs.kind == Reduction::kMax && columns_of(attrs.shape, query.in[0].shape);
 }
 
 bool is_of_rows(const KernelQuery& query) {
@@ -112,8 +124,26 @@ void run_of_rows(const KernelArgs& args) {
   }
 }
 
-// Columns summed together, in double.
+// Columns that are reduced together; sums in double.
 constexpr int64_t kColumns = 64;
+
+template <class T> void max_columns(const T* x, T* y, int64_t rows, int64_t stride, int64_t columns) {
+  std::fill_n(y, columns, -std::numeric_limits<T>::infinity());
+  for (int64_t k = 0; k < rows; ++k, x += stride)
+    for (int64_t j = 0; j < columns; ++j) y[j] = x[j] > y[j] || x[j] != x[j] ? x[j] : y[j];
+}
+
+void run_column_maximum(const KernelArgs& args) {
+  const auto [outer, rows, width] = *columns_of(args.out[0].shape(), args.in[0].shape());
+  const int64_t pieces = ceil_div(width, kColumns);
+  for_float(args.in[0].type.dtype, [&, rows = rows, width = width]<class T>() {
+    for_each_index(args.pool, outer * pieces, rows * std::min(width, kColumns), [&](int64_t task) {
+      const int64_t at = task / pieces, first = task % pieces * kColumns;
+      max_columns(args.in[0].as<const T>() + at * rows * width + first, args.out[0].as<T>() + at * width + first, rows,
+          width, std::min(kColumns, width - first));
+    });
+  });
+}
 
 template <class T> void sum_columns(const T* x, T* y, int64_t size, int64_t stride, int64_t columns, bool reverse) {
   std::array<double, kColumns> sums{};
@@ -252,8 +282,18 @@ const OpDef kReduce{
 const OpDef kCumsum{
     .name = "cumsum", .infer = takes<1, infer_cumsum>, .gradient = cumsum_gradient, .may_overwrite = overwrites_first};
 
-Tensor sum_to(At x, Shape shape) { return x.value.shape() == shape ? x.value : reduce(x, Reduction::kSum, shape); }
+std::optional<Columns> columns_of(const Shape& result, const Shape& x) {
+  const auto kind = find_broadcast(result, x);
+  const int64_t size = result.elements(), rows = size ? x.elements() / size : 0;
+  if (kind == Broadcast::kSuffix) return Columns{1, rows, size};
+  if (kind != Broadcast::kMiddle) return {};
+  const int64_t width = middle_row(result, x);
+  return Columns{size / width, rows, width};
+}
+
+Tensor sum_to(At x, const Shape& shape) { return reduce(x, Reduction::kSum, shape); }
 Tensor sum_last(At x) { return sum_to(x, with_size(x.value.shape(), -1, 1)); }
+Tensor max_to(At x, const Shape& shape) { return reduce(x, Reduction::kMax, shape); }
 Tensor max_last(At x) { return reduce(x, Reduction::kMax, with_size(x.value.shape(), -1, 1)); }
 Tensor log_sum_exp_last(At x) { return reduce(x, Reduction::kLogSumExp, with_size(x.value.shape(), -1, 1)); }
 
@@ -271,8 +311,9 @@ Tensor argsort_last(At x, bool descending, bool flat, int64_t count) {
 }
 
 LINNET_KERNELS(cumsum, {"reference", run_cumsum})
-LINNET_KERNELS(reduce, {"row_sum", run_row_sum, is_row_sum, row_sum_workspace},
-    {"of_rows", run_of_rows, is_of_rows, of_rows_workspace}, {"reference", run_reduce_reference})
+LINNET_KERNELS(reduce, {"column_sum", run_column_sum, is_column_sum, column_sum_workspace},
+    {"column_maximum", run_column_maximum, is_column_maximum}, {"of_rows", run_of_rows, is_of_rows, of_rows_workspace},
+    {"reference", run_reduce_reference})
 LINNET_KERNELS(argmax, {"reference", run_argmax_reference})
 LINNET_KERNELS(argsort, {"reference", run_argsort_reference})
 

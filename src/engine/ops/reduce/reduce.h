@@ -8,7 +8,7 @@ template <> inline constexpr std::array kEnumNames<Reduction>{"sum", "max", "log
 
 struct ReduceAttrs {
   Reduction kind = Reduction::kSum;
-  Shape shape;  // a scalar, a suffix (leading axes reduced) or a prefix (trailing axes reduced) of the operand's shape
+  Shape shape;  // which kernels repeat to the operand's: ops/broadcast.h
   void fields(FieldVisitor& visit) { visit("kind", kind), visit("shape", shape); }
 };
 
@@ -20,11 +20,18 @@ struct CumsumAttrs {
 
 extern const OpDef kReduce, kCumsum;
 
-// The gradient of a broadcast; x itself if it has the shape already.
-Tensor sum_to(At x, Shape shape);
-Tensor sum_last(At x);          // [..., N] -> [..., 1]
-Tensor max_last(At x);          // [..., N] -> [..., 1]; equal elements share the gradient
-Tensor log_sum_exp_last(At x);  // [..., N] -> [..., 1]
+// A reduction of leading or middle axes: x as [outer, rows, width], the result as [outer, width].
+struct Columns {
+  int64_t outer, rows, width;
+};
+std::optional<Columns> columns_of(const Shape& result, const Shape& x);
+
+// To a shape that broadcast_to() makes x's of: the gradient of a broadcast. x itself if it has the shape already.
+Tensor sum_to(At x, const Shape& shape);
+Tensor max_to(At x, const Shape& shape);  // equal elements share the gradient
+Tensor sum_last(At x);                    // [..., N] -> [..., 1]
+Tensor max_last(At x);                    // [..., N] -> [..., 1]
+Tensor log_sum_exp_last(At x);            // [..., N] -> [..., 1]
 
 // Running sums along an axis, which may be negative: element i sums 0 ... i, or with `reverse` i ... n - 1.
 Tensor cumsum(At x, int axis, bool reverse = false);

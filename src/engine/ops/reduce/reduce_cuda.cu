@@ -3,7 +3,6 @@
 #include <algorithm>
 #include "base/numbers.h"
 #include "engine/kernels/cuda/block_reduce.cuh"
-#include "engine/ops/broadcast.h"
 #include "engine/ops/reduce/reduce.h"
 
 namespace linnet {
@@ -105,13 +104,16 @@ __global__ void __launch_bounds__(kThreads, kKind == Reduction::kLogSumExp ? 6 :
   if (lane == 0) put<kKind>(y + blockIdx.x, part);
 }
 
-// x [rows, width] -> y [pieces, width]: a block for `piece` rows and blockDim.x * kColumns columns.
+// x [outer, rows, width] -> y [outer, pieces, width]: a block for `piece` rows and blockDim.x * kColumns columns, of
+// which there are `across` in a row of blocks.
 template <Reduction kKind, int kColumns, bool kAligned, class From, class To>
-__global__ void __launch_bounds__(kThreads)
-    columns_kernel(int64_t rows, int64_t width, int64_t piece, const From* __restrict__ x, To* __restrict__ y) {
+__global__ void __launch_bounds__(kThreads) columns_kernel(
+    unsigned across, int64_t rows, int64_t width, int64_t piece, const From* __restrict__ x, To* __restrict__ y) {
   begin_kernel();
   __shared__ Part parts[kThreads * kColumns];
-  const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * kColumns;
+  const int64_t outer = blockIdx.x / across;
+  x += outer * rows * width, y += outer * gridDim.y * width;
+  const int64_t column = (static_cast<int64_t>(blockIdx.x % across) * blockDim.x + threadIdx.x) * kColumns;
   const int64_t begin = blockIdx.y * piece, end = min(begin + piece, rows);
   const int columns = static_cast<int>(max(int64_t{0}, min(static_cast<int64_t>(kColumns), width - column)));
   Part own[kColumns];
@@ -150,9 +152,9 @@ __global__ void __launch_bounds__(kThreads)
     if (k < columns) put<kKind>(y + blockIdx.y * width + column + k, own[k]);
 }
 
-// How a reduction of [rows, count] along its rows, or of [count, rows] along its columns, is divided.
+// How a reduction of [rows, count] along its rows, or of [outer, count, rows] along its columns, is divided.
 struct Cut {
-  bool columns;
+  int64_t outer;          // 0: along rows
   int64_t rows, count;    // results, and elements of each
   int64_t piece, pieces;  // of `count`
   unsigned lanes = 1;     // of columns: threads along x
@@ -162,13 +164,13 @@ struct Cut {
 // Eight bf16 columns per thread if they can be read at once: four are too few bytes in flight.
 int step_of(DType from, int64_t width) { return from == DType::kBF16 && width % 8 == 0 ? 8 : 4; }
 
-Cut cut_of(bool columns, int64_t rows, int64_t count, DType from) {
-  Cut cut{.columns = columns, .rows = rows, .count = count};
+Cut cut_of(int64_t outer, int64_t rows, int64_t count, DType from) {
+  Cut cut{.outer = outer, .rows = rows, .count = count};
   cut.piece = std::max<int64_t>(cut.count, 1);
-  if (cut.columns) {
+  if (outer > 0) {
     cut.step = step_of(from, rows);
     while (cut.lanes < kWarp && cut.lanes * cut.step < cut.rows) cut.lanes *= 2;
-    const int64_t across = ceil_div(cut.rows, cut.lanes * cut.step);
+    const int64_t across = outer * ceil_div(cut.rows, cut.lanes * cut.step);
     // At least eight rows for each thread.
     const int64_t most = ceil_div(cut.count, 8 * (kThreads / cut.lanes));
     const int64_t pieces =
@@ -183,11 +185,14 @@ Cut cut_of(bool columns, int64_t rows, int64_t count, DType from) {
 
 Cut cut_of(const TensorType& in, const Shape& out) {
   const int64_t rows = out.elements();
-  return cut_of(
-      *find_broadcast(out, in.shape) == Broadcast::kSuffix, rows, rows ? in.shape.elements() / rows : 0, in.dtype);
+  if (const auto columns = columns_of(out, in.shape))
+    return cut_of(columns->outer, columns->width, columns->rows, in.dtype);
+  return cut_of(0, rows, rows ? in.shape.elements() / rows : 0, in.dtype);
 }
 
-size_t workspace_of(const Cut& cut) { return cut.pieces > 1 ? bytes_for<Part>(cut.pieces * cut.rows) : 0; }
+size_t workspace_of(const Cut& cut) {
+  return cut.pieces > 1 ? bytes_for<Part>(std::max<int64_t>(cut.outer, 1) * cut.pieces * cut.rows) : 0;
+}
 
 size_t workspace(const KernelQuery& query) { return workspace_of(cut_of(query.in[0], query.out[0].shape)); }
 
@@ -195,9 +200,11 @@ template <Reduction kKind, class From, class To>
 void reduce_columns(Device* device, const Cut& cut, int64_t count, int64_t piece, const From* x, To* y) {
   const auto run = [&]<int kColumns, bool kAligned>() {
     const dim3 block(cut.lanes, kThreads / cut.lanes);
-    const dim3 grid(blocks_for(cut.rows, cut.lanes * kColumns),
-        static_cast<unsigned>(std::max<int64_t>(ceil_div(count, piece), 1)));
-    launch(device, columns_kernel<kKind, kColumns, kAligned, From, To>, grid, block, 0, count, cut.rows, piece, x, y);
+    const unsigned across = blocks_for(cut.rows, cut.lanes * kColumns);
+    const dim3 grid(
+        static_cast<unsigned>(cut.outer) * across, static_cast<unsigned>(std::max<int64_t>(ceil_div(count, piece), 1)));
+    launch(device, columns_kernel<kKind, kColumns, kAligned, From, To>, grid, block, 0, across, count, cut.rows, piece,
+        x, y);
   };
   const auto aligned_to = [&](int columns) {
     const size_t bytes = bytes_for<From>(columns);
@@ -223,7 +230,7 @@ void reduce_rows(Device* device, const Cut& cut, int64_t count, int64_t piece, c
 
 template <Reduction kKind, class From, class To>
 void reduce_whole(Device* device, const Cut& cut, int64_t count, int64_t piece, const From* x, To* y) {
-  if (cut.columns) reduce_columns<kKind>(device, cut, count, piece, x, y);
+  if (cut.outer > 0) reduce_columns<kKind>(device, cut, count, piece, x, y);
   else reduce_rows<kKind>(device, cut, count, piece, x, y);
 }
 
@@ -432,12 +439,12 @@ void run_softmax_grad(const KernelArgs& args) {
 }  // namespace
 
 size_t column_sums_workspace(int64_t rows, int64_t width, DType dtype) {
-  return workspace_of(cut_of(true, width, rows, dtype));
+  return workspace_of(cut_of(1, width, rows, dtype));
 }
 
 void column_sums(Device* device, int64_t rows, int64_t width, const TensorView& x, float* sums, std::byte* workspace) {
   for_storage(x.type.dtype, [&]<class T>() {
-    reduce_all<Reduction::kSum>(device, cut_of(true, width, rows, x.type.dtype), x.as<T>(), sums, workspace);
+    reduce_all<Reduction::kSum>(device, cut_of(1, width, rows, x.type.dtype), x.as<T>(), sums, workspace);
   });
 }
 

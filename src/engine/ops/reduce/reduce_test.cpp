@@ -28,6 +28,19 @@ TEST(Reduce, ColumnsAndRowsOfManySizes) {
         .bf16_tolerance = 1e-2});
 }
 
+TEST(Reduce, MiddleAxesOfManySizes) {
+  for (const Shape& shape : {Shape{3, 5, 7}, Shape{2, 300, 4}, Shape{40, 2, 3, 33}, Shape{2, 2, 1100}, Shape{3, 0, 2}})
+    check_op({.inputs = {{shape}},
+        .build =
+            [&](Graph&, const auto& x) {
+              std::vector<Tensor> y{sum_to(x[0], with_size(shape, 1, 1))};
+              if (shape.elements() > 0) y.push_back(max_to(x[0], with_size(shape, 1, 1)));
+              if (shape.rank() == 4) y.push_back(sum_to(x[0], {1, 2, 1, 33})), y.push_back(max_to(x[0], {40, 1, 3, 1}));
+              return y;
+            },
+        .bf16_tolerance = 1e-2});
+}
+
 TEST(Reduce, EqualElementsShareTheGradientOfTheLargest) {
   Graph graph;
   const Tensor x = graph.input("x", {DType::kF32, {2, 4}});
@@ -64,6 +77,8 @@ TEST(Reduce, MaximaAndLogSumsOfInfinitiesAndNan) {
     for (const auto& [name, kind] : {std::pair{"max", Reduction::kMax}, {"lse", Reduction::kLogSumExp}}) {
       graph.output(std::string(name) + " of rows", reduced(x, kind, {4, 1}));
       graph.output(std::string(name) + " of columns", reduced(permute(x, {1, 0}), kind, {4}));
+      const Tensor half = reshape(x, {2, 2, count});
+      graph.output(std::string(name) + " of the middle", reduced(permute(half, {0, 2, 1}), kind, {2, 1, 2}));
     }
     NamedTensors inputs;
     inputs["x"] = HostTensor({DType::kF32, {4, count}});
