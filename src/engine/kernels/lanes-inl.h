@@ -213,6 +213,39 @@ inline void AddRows(int64_t rows, int64_t stride, int64_t width, const float* x,
     at.store(accumulate ? hn::Add(at.load(out), total) : total, out);
   });
 }
+
+// Double holds the square of any float, so the norm of a gradient of 1e30 does not overflow.
+template <bool kSquares = false> double SumInDouble(int64_t count, const float* x) {
+  const hn::ScalableTag<double> d;
+  const hn::Rebind<float, decltype(d)> half;
+  constexpr int64_t lanes = HWY_MAX_BYTES / sizeof(double);
+  const auto add = [=](auto total, const float* p) LINNET_LAMBDA {
+    const auto v = hn::PromoteTo(d, hn::LoadU(half, p));
+    if constexpr (kSquares) return hn::MulAdd(v, v, total);
+    else return hn::Add(v, total);
+  };
+  auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+  int64_t i = 0;
+  for (; i + 4 * lanes <= count; i += 4 * lanes) {
+    s0 = add(s0, x + i);
+    s1 = add(s1, x + i + lanes);
+    s2 = add(s2, x + i + 2 * lanes);
+    s3 = add(s3, x + i + 3 * lanes);
+  }
+  double total = hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
+  for (; i < count; ++i) total += kSquares ? static_cast<double>(x[i]) * x[i] : x[i];
+  return total;
+}
+
+inline void AddInDouble(int64_t count, const float* x, double* to) {
+  const hn::ScalableTag<double> d;
+  const hn::Rebind<float, decltype(d)> half;
+  constexpr int64_t lanes = HWY_MAX_BYTES / sizeof(double);
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    hn::StoreU(hn::Add(hn::LoadU(d, to + i), hn::PromoteTo(d, hn::LoadU(half, x + i))), d, to + i);
+  for (; i < count; ++i) to[i] += static_cast<double>(x[i]);
+}
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -40,6 +40,13 @@ std::vector<Shape> broadcast_steps(const Shape& small, const Shape& full) {
   return steps;
 }
 
+ReductionSizes reduction_sizes(const Shape& small, const Shape& full) {
+  const Broadcast kind = *find_broadcast(small, full);
+  const int64_t size = small.elements(), rows = size ? full.elements() / size : 0;
+  const int64_t width = kind == Broadcast::kSuffix ? size : kind == Broadcast::kMiddle ? middle_row(small, full) : 1;
+  return {width ? size / width : 0, rows, width};
+}
+
 Shape repeated_strides(const Shape& small, const Shape& strides, const Shape& full) {
   Shape result;
   for (int axis = 0; axis < full.rank(); ++axis) {

@@ -21,6 +21,12 @@ int64_t middle_row(const Shape& small, const Shape& full);
 // The two alone if their ranks differ or they do not fit.
 std::vector<Shape> broadcast_steps(const Shape& small, const Shape& full);
 
+// `full` as [outer, rows, width], of which `small` has [outer, width]. The width is 1 where trailing axes are reduced.
+struct ReductionSizes {
+  int64_t outer, rows, width;
+};
+ReductionSizes reduction_sizes(const Shape& small, const Shape& full);
+
 // The strides of `small`, matched from the last axis on, with 0 along axes that are repeated to fill `full`.
 Shape repeated_strides(const Shape& small, const Shape& strides, const Shape& full);
 

@@ -9,6 +9,7 @@ namespace linnet {
 // clang-format off
 #define LINNET_OPS(OP) \
   OP(kPointwise, pointwise, kLibrary) \
+  OP(kPointwiseSum, pointwise_sum, kNone) \
   OP(kReduce, reduce, kOwn) \
   OP(kMatmul, matmul, kLibrary) \
   OP(kGroupedMatmul, grouped_matmul, kNone) \

@@ -5,17 +5,44 @@
 // nodes are recomputed. A node that becomes too long then leaves out only these, so it is the same with and without
 // recomputation.
 //
-// On the CPU the op itself repeats an operand [B, 1, D] that broadcast_to() has repeated to [B, T, D].
+// The op itself repeats an operand that broadcast_to() has repeated, those [B, 1, D] to [B, T, D] on the CPU alone.
+//
+// A sum of such values is computed with them (kPointwiseSum): they are not stored. As nothing is read, either, if all
+// operands are repeated, a short expression of repeated operands is computed again for each of its readers.
 #include <algorithm>
 #include "engine/ops/broadcast.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/reduce/reduce.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/rewriter.h"
 
 namespace linnet {
 namespace {
 constexpr size_t kMostOperands = 8, kMostInstructions = 32;  // longer ones save little memory traffic
+// Sums of fewer columns take longer together with their values. Of expressions that are computed again: their
+// instructions, and how often each operand is repeated at least.
+constexpr int64_t kFewColumns = 8, kRepeated = 8;
+constexpr size_t kShort = 4;
+
+// The operand of a repetition by one; other operands as they are.
+Tensor before_repetition(Tensor operand) {
+  const Node* broadcast = node_if(producer_of(operand), kBroadcast);
+  return broadcast ? Tensor{operand.graph, broadcast->in[0]} : operand;
+}
+
+void merge_equal_operands(Expression& expression, std::vector<Tensor>& in) {
+  std::vector<Tensor> unique;
+  std::vector<int16_t> location;
+  for (const Tensor& tensor : in) {
+    const auto found = std::find_if(unique.begin(), unique.end(), [&](const Tensor& t) { return t.id == tensor.id; });
+    location.push_back(static_cast<int16_t>(found - unique.begin()));
+    if (found == unique.end()) unique.push_back(tensor);
+  }
+  for (Instruction& instruction : expression.code)
+    if (instruction.function == Scalar::kInput) instruction.a = location[instruction.a];
+  in = std::move(unique);
+}
 
 class Pointwise final : public Fusion {
   using Fusion::Fusion;
@@ -28,7 +55,7 @@ class Pointwise final : public Fusion {
     const Shape& shape = graph_.value(node.out[0]).type.shape;
     for (const bool rounded : {false, true}) join_producers(rounded, shape, expression, in, old);
     merge_equal_operands(expression, in);
-    repeat_middles(node, expression, in);
+    repeat_operands(node, expression, in);
     rewriter_.replace(node, kPointwise, in, PointwiseAttrs{expression});
     return true;
   }
@@ -54,7 +81,7 @@ class Pointwise final : public Fusion {
     }
   }
 
-  void repeat_middles(const Node& node, const Expression& expression, std::vector<Tensor>& in) {
+  void repeat_operands(const Node& node, const Expression& expression, std::vector<Tensor>& in) {
     const auto is_full = [&](Tensor x) { return x.shape() == graph_.value(node.out[0]).type.shape; };
     for (Tensor& operand : in) {
       if (!is_full(operand)) continue;
@@ -65,31 +92,56 @@ class Pointwise final : public Fusion {
     }
   }
 
-  // The operand [B, 1, D] of a repetition along the middle axis; other operands as they are.
-  static Tensor before_repetition(Tensor operand) {
-    const Node* broadcast = node_if(producer_of(operand), kBroadcast);
-    const Tensor small = broadcast ? Tensor{operand.graph, broadcast->in[0]} : operand;
-    return find_broadcast(small.shape(), operand.shape()) == Broadcast::kMiddle ? small : operand;
-  }
-
   const Node* joinable(ValueId old, Tensor now, const Shape& shape) const {
     return old == kNone || now.shape() != shape ? nullptr : rewriter_.lone_producer(old, kPointwise);
   }
+};
 
-  static void merge_equal_operands(Expression& expression, std::vector<Tensor>& in) {
-    std::vector<Tensor> unique;
-    std::vector<int16_t> location;
-    for (const Tensor& tensor : in) {
-      const auto found = std::find_if(unique.begin(), unique.end(), [&](const Tensor& t) { return t.id == tensor.id; });
-      location.push_back(static_cast<int16_t>(found - unique.begin()));
-      if (found == unique.end()) unique.push_back(tensor);
+class Sums final : public Fusion {
+  using Fusion::Fusion;
+
+  bool take(const Node& node) override {
+    if (!is(node, kReduce) || node.attrs.as<ReduceAttrs>().kind != Reduction::kSum) return false;
+    const Node* producer = rewriter_.lone_producer(node.in[0], kPointwise);
+    const TensorType &full = graph_.value(node.in[0]).type, &sums = graph_.value(node.out[0]).type;
+    if (!producer || full.dtype != DType::kF32 || sums.dtype != DType::kF32) return false;
+    if (const int64_t width = reduction_sizes(sums.shape, full.shape).width; width > 1 && width < kFewColumns)
+      return false;
+    Expression expression = producer->attrs.as<PointwiseAttrs>().expression;
+    std::vector<Tensor> in = rewriter_.operands(*producer);
+    for (size_t k = 0; k < in.size();) {
+      in[k] = before_repetition(in[k]);
+      const Node* repeats = node_if(producer_of(in[k]), kPointwise);
+      if (!repeats || !is_repeated(*repeats, in[k]) || in.size() + repeats->in.size() > kMostOperands) {
+        ++k;
+        continue;
+      }
+      const Expression& first = repeats->attrs.as<PointwiseAttrs>().expression;
+      std::vector<Tensor> joined = rewriter_.operands(*repeats);
+      expression = join(first, static_cast<int>(joined.size()), expression, static_cast<int>(k));
+      for (size_t j = 0; j < in.size(); ++j)
+        if (j != k) joined.push_back(in[j]);
+      in = std::move(joined), k = 0;
     }
-    for (Instruction& instruction : expression.code)
-      if (instruction.function == Scalar::kInput) instruction.a = location[instruction.a];
-    in = std::move(unique);
+    merge_equal_operands(expression, in);
+    const PointwiseSumAttrs attrs{expression, full.shape, sums.shape};
+    if (expression.code.size() > kMostInstructions || !has_kernel(node, kPointwiseSum, attrs, in)) return false;
+    rewriter_.replace(node, kPointwiseSum, in, attrs);
+    return true;
+  }
+
+  // Whether reading the operands and computing again costs less than reading the result.
+  static bool is_repeated(const Node& node, Tensor result) {
+    const auto elements = sum_of<int64_t>(node.in, [&](ValueId in) {
+      return before_repetition(Tensor{result.graph, in}).shape().elements();
+    });
+    return node.attrs.as<PointwiseAttrs>().expression.code.size() <= kShort &&
+           elements <= result.shape().elements() / kRepeated;
   }
 };
 }  // namespace
+
+Graph fuse_sums(const Graph& graph, const Backend& backend) { return Sums(graph, backend).run(); }
 
 Graph fuse_pointwise(const Graph& graph, const Backend& backend) { return Pointwise(graph, backend).run(); }
 }  // namespace linnet

@@ -54,7 +54,7 @@ constexpr std::array kPasses{
     Pass{"fuse_quantized", pass<fuse_quantized>},
     Pass{"fuse_int8_convolution", pass<fuse_int8_convolution>,
         [](const PassOptions& o) { return o.backend->device->is_host(); }},
-    Pass{"fuse_pointwise", pass<fuse_pointwise>},
+    Pass{"fuse_pointwise", pass<fuse_pointwise>}, Pass{"fuse_sums", pass<fuse_sums>},
     Pass{"cast_to_storage_type",
         [](const Graph& g, const PassOptions& o) { return cast_to_storage_type(g, *o.storage_type, *o.backend); },
         [](const PassOptions& o) { return o.storage_type.has_value(); }},

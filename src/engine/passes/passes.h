@@ -49,6 +49,7 @@ Graph quantize_products(const Graph& graph);
 Graph fuse_quantized(const Graph& graph, const Backend& backend = cpu_backend());
 Graph fuse_int8_convolution(const Graph& graph);
 Graph fuse_pointwise(const Graph& graph, const Backend& backend);
+Graph fuse_sums(const Graph& graph, const Backend& backend);
 Graph cast_to_storage_type(const Graph& graph, DType storage_type, const Backend& backend);
 Graph make_views(const Graph& graph);
 

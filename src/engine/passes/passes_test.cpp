@@ -230,6 +230,26 @@ TEST(Passes, AFusedResultIsRoundedAsAStoredOneIs) {
   EXPECT_GE(largest_difference(interpret(graph, inputs, fast).outputs.at("sum"), from_stored), 1e-3);
 }
 
+// Squared distances of all pairs and their gradients: no value of [B, T, T, D] is stored.
+TEST(Passes, SumsComputeTheValuesThatNothingElseReads) {
+  Graph graph;
+  const Tensor x = graph.input("x", {DType::kF32, {3, 20, 20}}), w = graph.input("w", {DType::kF32, {3, 20, 20, 1}});
+  const Tensor apart = reshape(x, {3, 20, 1, 20}) - reshape(x, {3, 1, 20, 20});
+  const Tensor distances = sum_to(square(apart), {3, 20, 20, 1});
+  graph.output("distances", distances);
+  graph.output("dx", gradients(sum_to(distances * w, {}), std::array{x})[0]);
+  const Graph fused = optimize(graph.clone());
+  for (ValueId id = 0; id < fused.value_count(); ++id)
+    EXPECT_LT(fused.value(id).type.shape.elements(), 3 * 20 * 20 * 20) << dump(fused);
+  EXPECT_EQ(count(fused, "pointwise_sum"), 3) << dump(fused);
+  NamedTensors inputs{{"x", waves({DType::kF32, {3, 20, 20}}, 1)}, {"w", waves({DType::kF32, {3, 20, 20, 1}}, 0.3f)}};
+  const NamedTensors before = interpret(graph, inputs).outputs;
+  for (const KernelSet kernels : {KernelSet::kReference, KernelSet::kFast}) {
+    const NamedTensors after = interpret(fused, inputs, {.kernels = kernels}).outputs;
+    for (const auto& [name, tensor] : before) EXPECT_LE(largest_difference(tensor, after.at(name)), 1e-4) << name;
+  }
+}
+
 TEST(Passes, WhatNobodyReadsIsRemoved) {
   Graph graph;
   const Tensor x = graph.input("x", {DType::kF32, {4}});

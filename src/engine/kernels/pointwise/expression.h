@@ -145,4 +145,10 @@ struct PointwiseOperand {
 // operand that does not fit.
 void pointwise(int64_t n, const Expression& expression, std::span<const PointwiseOperand> operands,
     MutableStoredFloats out, ThreadPool& pool);
+
+// out[k, j] = the sum over i of expression(operands at (k, i, j)) for values of the shape [outer, rows, width], which
+// are not stored; with `width` 1 the sums of rows. Added up in double, in an order that depends on the shape alone.
+size_t pointwise_sum_workspace(int64_t outer, int64_t rows, int64_t width);  // in bytes, aligned for double
+void pointwise_sum(int64_t outer, int64_t rows, int64_t width, const Expression& expression,
+    std::span<const PointwiseOperand> operands, float* out, void* workspace, ThreadPool& pool);
 }  // namespace linnet

@@ -40,6 +40,14 @@ struct PointwiseCall {
   int operand_count;
   int64_t n, block;
   MutableStoredFloats out;
+  int64_t rows = 0, width = 0;  // of sums
+
+  // Elements of the block that begins at `first`. A block of sums has some whole [rows, width], or a part of one, so
+  // that its sums do not depend on where a task begins.
+  int64_t block_at(int64_t first) const {
+    const int64_t size = rows * width;
+    return size == 0 ? block : size <= block ? block - block % size : std::min(block, size - first % size);
+  }
 };
 
 // Programs that need many blocks at once get shorter ones; 96 KiB either way.
@@ -130,18 +138,23 @@ void RunBinary(Scalar function, Stream a, Stream b, float* out, int64_t length) 
 // The scratch memory of one task: registers, and operands that cannot be read in place.
 class Task {
  public:
-  Task(const PointwiseCall& call, int64_t begin, int64_t end) : call_(call), program_(call.program) {
+  // With `sums` [outer, width] results are added to them instead of being stored.
+  Task(const PointwiseCall& call, int64_t begin, int64_t end, double* sums)
+      : call_(call), program_(call.program), sums_(sums) {
     free_ = scratch_ + program_.register_count * call.block;
     for (int i = 0; i < program_.constant_count; ++i)
       hn::StoreU(SetAll(program_.constants[i]), FloatTag(), constants_[i]);
     for (int k = 0; k < call.operand_count; ++k) Prepare(k, std::min(call.block, end - begin));
-    if (call.out.is_bf16) result_ = Take(call.block);
+    if (sums || call.out.is_bf16) result_ = Take(call.block);
   }
 
   void Run(int64_t begin, int64_t end) {
-    const int64_t whole_end = end - end % kFloatLanes;  // only the last task's end is ragged
-    for (int64_t i = begin; i < whole_end; i += call_.block) RunBlock(i, std::min(call_.block, whole_end - i));
-    if (whole_end < end) RunEnd(whole_end, end - whole_end);
+    for (int64_t i = begin, length = 0; i < end; i += length) {
+      length = std::min(call_.block_at(i), end - i);
+      const int64_t part = length % kFloatLanes, whole = length - part;
+      if (whole > 0) RunBlock(i, whole);
+      if (part > 0) RunEnd(i + whole, part);
+    }
   }
 
  private:
@@ -190,11 +203,32 @@ class Task {
   // to[j] = the repeated rows of the operand from element `first` on
   void Interleave(const PointwiseOperand& operand, int64_t first, int64_t length, float* to) const {
     const int64_t period = call_.n / operand.size * operand.row;
-    for (int64_t j = 0; j < length;) {
-      const int64_t element = (first + j) % operand.row;
+    int64_t row = first / period * operand.row, left = period - first % period, element = first % operand.row;
+    for (int64_t j = 0; j < length; element = 0) {
       const int64_t piece = std::min(operand.row - element, length - j);
-      Widen(operand.data + ((first + j) / period * operand.row + element), piece, to + j);
-      j += piece;
+      Widen(operand.data + (row + element), piece, to + j);
+      j += piece, left -= piece;
+      if (left == 0) row += operand.row, left = period;
+    }
+  }
+
+  void AddUp(int64_t first, int64_t length, const float* x) {
+    const int64_t rows = call_.rows, width = call_.width;
+    if (width == 1) {
+      for (int64_t sum = first / rows, left = rows - first % rows; length > 0; ++sum, left = rows) {
+        const int64_t piece = std::min(left, length);
+        sums_[sum] += SumInDouble(piece, x);
+        x += piece, length -= piece;
+      }
+      return;
+    }
+    int64_t row = first / width % rows, column = first % width;
+    double* to = sums_ + first / width / rows * width;
+    for (; length > 0; column = 0) {
+      const int64_t piece = std::min(width - column, length);
+      AddInDouble(piece, x, to + column);
+      x += piece, length -= piece;
+      if (++row == rows) row = 0, to += width;
     }
   }
 
@@ -219,13 +253,14 @@ class Task {
 
   void RunBlock(int64_t first, int64_t length) {  // `length`: whole vectors
     for (int k = 0; k < call_.operand_count; ++k) streams_[k] = Locate(k, first, length);
-    if (!call_.out.is_bf16) return RunSteps(length, call_.out.f32() + first);
+    if (!result_) return RunSteps(length, call_.out.f32() + first);
     RunSteps(length, result_);
+    if (sums_) return AddUp(first, length, result_);
     Bfloat16* out = call_.out.bf16() + first;
     ForRow(length, [out, x = result_](const auto& at) LINNET_LAMBDA { at.store(at.load(x), out); });
   }
 
-  // The last few elements go through padded copies, so that steps need not handle partial vectors.
+  // The last few elements of a block go through padded copies, so that steps need not handle partial vectors.
   void RunEnd(int64_t first, int64_t count) {
     float copies[kMaxOperands][kFloatLanes], result[kFloatLanes];
     for (int k = 0; k < call_.operand_count; ++k) {
@@ -235,6 +270,7 @@ class Task {
       streams_[k].data = copies[k];
     }
     RunSteps(kFloatLanes, result);
+    if (sums_) return AddUp(first, count, result);
     PartLanes{0, count}.store(LoadFloats(result), call_.out + first);
   }
 
@@ -264,8 +300,9 @@ class Task {
 
   const PointwiseCall& call_;
   const PointwiseProgram& program_;
+  double* sums_;
   float* free_;
-  float* result_ = nullptr;  // a block of it, where it is rounded on its way to memory
+  float* result_ = nullptr;  // a block of it, where it is rounded on its way to memory, or summed
   Stream streams_[kMaxOperands];
   float* buffers_[kMaxOperands];
   alignas(64) float constants_[kMaxInstructions][kFloatLanes];
@@ -273,7 +310,9 @@ class Task {
   alignas(64) float scratch_[kScratch];
 };
 
-void RunTask(const PointwiseCall& call, int64_t begin, int64_t end) { Task(call, begin, end).Run(begin, end); }
+void RunTask(const PointwiseCall& call, int64_t begin, int64_t end, double* sums) {
+  Task(call, begin, end, sums).Run(begin, end);
+}
 }  // namespace
 }  // namespace linnet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -360,16 +399,14 @@ PointwiseOperand simplify(PointwiseOperand operand, int64_t n) {
   if (operand.size == n && operand.broadcast != Broadcast::kScalar) operand.broadcast = Broadcast::kFull;
   return operand;
 }
-}  // namespace
 
-void pointwise(int64_t n, const Expression& expression, std::span<const PointwiseOperand> operands,
-    MutableStoredFloats out, ThreadPool& pool) {
+PointwiseCall call_of(int64_t n, const Expression& expression, std::span<const PointwiseOperand> operands,
+    MutableStoredFloats out, bool is_sum) {
   check_expression(expression, static_cast<int>(operands.size()));
-  if (n <= 0) return;
   PointwiseCall call;
   call.program = compile_pointwise(expression);
   call.operand_count = static_cast<int>(operands.size());
-  int64_t slots = call.program.register_count + (out.is_bf16 ? 1 : 0);
+  int64_t slots = call.program.register_count + (is_sum || out.is_bf16 ? 1 : 0);
   for (size_t k = 0; k < operands.size(); ++k) {
     call.operands[k] = simplify(operands[k], n);
     if (call.operands[k].broadcast == Broadcast::kSuffix) slots += 2;
@@ -380,10 +417,55 @@ void pointwise(int64_t n, const Expression& expression, std::span<const Pointwis
   call.block = slots * kBlock <= kScratch ? kBlock : kShortBlock;
   call.n = n;
   call.out = out;
+  return call;
+}
+
+// Parts of each [rows, width] whose sums are computed apart: enough for any number of threads.
+int64_t sum_parts(int64_t outer, int64_t rows, int64_t width) {
+  const int64_t most = std::min(ceil_div(rows * width, 16 * kBlock), ceil_div(64, std::max<int64_t>(outer, 1)));
+  return std::clamp<int64_t>(most, 1, std::max<int64_t>(rows, 1));
+}
+}  // namespace
+
+void pointwise(int64_t n, const Expression& expression, std::span<const PointwiseOperand> operands,
+    MutableStoredFloats out, ThreadPool& pool) {
+  if (n <= 0) return check_expression(expression, static_cast<int>(operands.size()));
+  const PointwiseCall call = call_of(n, expression, operands, out, false);
   // Tasks begin at multiples of kBlock, so that only the last one has a partial end.
   const int64_t blocks = ceil_div(n, kBlock);
   for_ranges(pool, blocks, std::min(n, kBlock), [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(RunTask)(call, begin * kBlock, std::min(n, end * kBlock));
+    HWY_DYNAMIC_DISPATCH(RunTask)(call, begin * kBlock, std::min(n, end * kBlock), nullptr);
+  });
+}
+
+size_t pointwise_sum_workspace(int64_t outer, int64_t rows, int64_t width) {
+  return bytes_for<double>(outer * sum_parts(outer, rows, width) * width);
+}
+
+void pointwise_sum(int64_t outer, int64_t rows, int64_t width, const Expression& expression,
+    std::span<const PointwiseOperand> operands, float* out, void* workspace, ThreadPool& pool) {
+  const int64_t parts = sum_parts(outer, rows, width), n = outer * rows * width;
+  auto* partial = static_cast<double*>(workspace);  // [outer, parts, width]
+  std::fill_n(partial, outer * parts * width, 0.0);
+  if (n > 0) {
+    PointwiseCall call = call_of(n, expression, operands, out, true);
+    call.rows = rows, call.width = width;
+    const auto begin_of = [&](int64_t part) { return (part / parts * rows + rows * (part % parts) / parts) * width; };
+    for_ranges(pool, outer * parts, rows * width / parts, [&](int64_t begin, int64_t end) {
+      for (int64_t part = begin, last = 0; part < end; part = last) {
+        last = parts == 1 ? end : part + 1;
+        double* sums = partial + (part - part / parts) * width;  // where those of `outer` 0 would be
+        HWY_DYNAMIC_DISPATCH(RunTask)(call, begin_of(part), begin_of(last), sums);
+      }
+    });
+  }
+  for_ranges(pool, outer, parts * width, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin * width; i < end * width; ++i) {
+      const double* x = width == 1 ? partial + i * parts : partial + i / width * parts * width + i % width;
+      double sum = 0;
+      for (int64_t part = 0; part < parts; ++part) sum += x[part * width];
+      out[i] = static_cast<float>(sum);
+    }
   });
 }
 }  // namespace linnet

@@ -108,6 +108,35 @@ TEST(Pointwise, LongProgramsAndManyOperands) {
   expect_right(n, e, operands, 1e-5);
 }
 
+// Rows and columns, shorter and longer than a block, in one part and in several.
+TEST(Pointwise, SumsOfValuesThatAreNotStored) {
+  for (const auto& [outer, rows, width] : {std::array<int64_t, 3>{1, 1, 1}, {7, 3, 1}, {500, 32, 1}, {2, 70'000, 1},
+           {1, 9, 300}, {3, 50, 33}, {130, 4, 9}, {1, 2000, 40}, {2, 3, 5000}, {5, 1, 8}}) {
+    SCOPED_TRACE(std::to_string(outer) + " x " + std::to_string(rows) + " x " + std::to_string(width));
+    const int64_t n = outer * rows * width;
+    const Expression square_of_difference{{input(0), input(1), {Scalar::kSub, 0, 1}, {Scalar::kSquare, 2}}};
+    const std::vector<float> x = random_floats(n, 1), rest = random_floats(outer * width, 2);
+    const std::vector<PointwiseOperand> operands{{x.data(), n, Broadcast::kFull},
+        {rest.data(), outer * width, width == 1 ? Broadcast::kPrefix : Broadcast::kMiddle, width}};
+    const std::vector<double> values = reference(n, square_of_difference, operands);
+    std::vector<double> want(outer * width);
+    for (int64_t i = 0; i < n; ++i) want[i / width / rows * width + i % width] += values[i];
+    for_every_isa(
+        [&](ThreadPool& pool) {
+          std::vector<double> workspace(pointwise_sum_workspace(outer, rows, width) / sizeof(double));
+          std::vector<float> out(outer * width);
+          pointwise_sum(outer, rows, width, square_of_difference, operands, out.data(), workspace.data(), pool);
+          return out;
+        },
+        [&](const std::vector<float>& out) { expect_close(out, want, 1e-6); });
+  }
+  ThreadPool pool(2);
+  std::vector<float> nothing(3, 1.0f);
+  std::vector<double> workspace(3);
+  pointwise_sum(1, 0, 3, {{constant(1)}}, {}, nothing.data(), workspace.data(), pool);
+  EXPECT_EQ(nothing, std::vector<float>(3));
+}
+
 TEST(Pointwise, InPlaceAndLeaves) {
   ThreadPool pool(2);
   std::vector<float> x = random_floats(50'001, 5), expected = x;

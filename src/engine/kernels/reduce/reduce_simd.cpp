@@ -44,32 +44,9 @@ struct TopList {
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-// Double holds the square of any float, so the norm of a gradient of 1e30 does not overflow.
-template <bool kSquares> double SumOfBlock(int64_t count, const float* x) {
-  const hn::ScalableTag<double> d;
-  const hn::Rebind<float, decltype(d)> half;
-  constexpr int64_t lanes = HWY_MAX_BYTES / sizeof(double);
-  const auto add = [=](auto total, const float* p) LINNET_LAMBDA {
-    const auto v = hn::PromoteTo(d, hn::LoadU(half, p));
-    if constexpr (kSquares) return hn::MulAdd(v, v, total);
-    else return hn::Add(v, total);
-  };
-  auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
-  int64_t i = 0;
-  for (; i + 4 * lanes <= count; i += 4 * lanes) {
-    s0 = add(s0, x + i);
-    s1 = add(s1, x + i + lanes);
-    s2 = add(s2, x + i + 2 * lanes);
-    s3 = add(s3, x + i + 3 * lanes);
-  }
-  double total = hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
-  for (; i < count; ++i) total += kSquares ? static_cast<double>(x[i]) * x[i] : x[i];
-  return total;
-}
-
 void SquaresOfBlocks(int64_t begin, int64_t end, int64_t n, const float* x, double* partial) {
   for (int64_t block = begin; block < end; ++block)
-    partial[block] = SumOfBlock<true>(std::min(kSumBlock, n - block * kSumBlock), x + block * kSumBlock);
+    partial[block] = SumInDouble<true>(std::min(kSumBlock, n - block * kSumBlock), x + block * kSumBlock);
 }
 
 // Blocks of all rows, in order; the last of each row may be shorter.
@@ -77,7 +54,7 @@ void SumsOfBlocks(int64_t begin, int64_t end, int64_t width, const float* x, dou
   const int64_t blocks = ceil_div(width, kSumBlock);
   for (int64_t block = begin; block < end; ++block) {
     const int64_t first = block % blocks * kSumBlock;
-    partial[block] = SumOfBlock<false>(std::min(kSumBlock, width - first), x + block / blocks * width + first);
+    partial[block] = SumInDouble(std::min(kSumBlock, width - first), x + block / blocks * width + first);
   }
 }
 

@@ -73,17 +73,22 @@ Algebra algebra(const Node& node) {
 }
 
 // The functions, as in "mul+add+tanh"; without any it copies an operand.
-std::string pointwise_label(const Node& node) {
+template <class A> std::string pointwise_label(const Node& node) {
   std::string text;
-  for (const Instruction& instruction : node.attrs.as<PointwiseAttrs>().expression.code)
+  for (const Instruction& instruction : node.attrs.as<A>().expression.code)
     if (instruction.function != Scalar::kInput && instruction.function != Scalar::kConstant)
       text += (text.empty() ? "" : "+") + std::string(scalar_name(instruction.function));
-  return text.empty() ? "copy" : text;
+  return std::is_same_v<A, PointwiseSumAttrs> ? text + "+sum" : text.empty() ? "copy" : text;
 }
 
-PointwiseOperand operand_of(const TensorView& in, const TensorView& out) {
-  const Broadcast kind = *find_broadcast(in.shape(), out.shape());
-  return {stored(in), in.elements(), kind, kind == Broadcast::kMiddle ? middle_row(in.shape(), out.shape()) : 0};
+std::array<PointwiseOperand, kMaxOperands> operands_of(const KernelArgs& args, const Shape& full) {
+  std::array<PointwiseOperand, kMaxOperands> operands;
+  for (size_t k = 0; k < args.in.size(); ++k) {
+    const TensorView& in = args.in[k];
+    const Broadcast kind = *find_broadcast(in.shape(), full);
+    operands[k] = {stored(in), in.elements(), kind, kind == Broadcast::kMiddle ? middle_row(in.shape(), full) : 0};
+  }
+  return operands;
 }
 
 int64_t operand_index(const PointwiseOperand& operand, int64_t i, int64_t n) {
@@ -98,27 +103,66 @@ int64_t operand_index(const PointwiseOperand& operand, int64_t i, int64_t n) {
   return 0;
 }
 
+// The expression's value at element i of n.
+template <class T> T value_at(const KernelArgs& args, const Expression& expression,
+    const std::array<PointwiseOperand, kMaxOperands>& operands, int64_t i, int64_t n) {
+  std::array<T, kMaxOperands> inputs;
+  for (size_t k = 0; k < args.in.size(); ++k) inputs[k] = args.in[k].as<const T>()[operand_index(operands[k], i, n)];
+  return evaluate_scalar(expression, inputs.data());
+}
+
 void run_pointwise_reference(const KernelArgs& args) {
   const Expression& expression = args.attrs<PointwiseAttrs>().expression;
   const TensorView& out = args.out[0];
   const int64_t n = out.elements();
-  std::array<PointwiseOperand, kMaxOperands> operands;
-  for (size_t k = 0; k < args.in.size(); ++k) operands[k] = operand_of(args.in[k], out);
+  const auto operands = operands_of(args, out.shape());
   for_float(out.type.dtype, [&]<class T>() {
-    for_each_index(args.pool, n, 16 * std::ssize(expression.code), [&](int64_t i) {
-      std::array<T, kMaxOperands> inputs;
-      for (size_t k = 0; k < args.in.size(); ++k)
-        inputs[k] = args.in[k].as<const T>()[operand_index(operands[k], i, n)];
-      out.as<T>()[i] = evaluate_scalar(expression, inputs.data());
-    });
+    for_each_index(args.pool, n, 16 * std::ssize(expression.code),
+        [&](int64_t i) { out.as<T>()[i] = value_at<T>(args, expression, operands, i, n); });
   });
 }
 
 void run_pointwise(const KernelArgs& args) {
-  std::array<PointwiseOperand, kMaxOperands> operands;
-  for (size_t k = 0; k < args.in.size(); ++k) operands[k] = operand_of(args.in[k], args.out[0]);
+  const auto operands = operands_of(args, args.out[0].shape());
   pointwise(args.out[0].elements(), args.attrs<PointwiseAttrs>().expression, {operands.data(), args.in.size()},
       mutable_stored(args.out[0]), args.pool);
+}
+
+std::vector<TensorType> infer_pointwise_sum(const InferArgs& args) {
+  const auto& attrs = args.attrs.as<PointwiseSumAttrs>();
+  for (const TensorType& in : args.in)
+    expect(is_float(in.dtype) && find_broadcast(in.shape, attrs.full), "got ", in, " for values of ", attrs.full);
+  expect(!args.in.empty() && find_broadcast(attrs.shape, attrs.full), "cannot sum ", attrs.full, " to ", attrs.shape);
+  return {{args.in[0].dtype, attrs.shape}};
+}
+
+void run_pointwise_sum_reference(const KernelArgs& args) {
+  const auto& attrs = args.attrs<PointwiseSumAttrs>();
+  const auto [outer, rows, width] = reduction_sizes(attrs.shape, attrs.full);
+  const auto operands = operands_of(args, attrs.full);
+  for_float(args.out[0].type.dtype, [&, rows = rows, width = width]<class T>() {
+    for (int64_t i = 0; i < args.out[0].elements(); ++i)
+      args.out[0].as<T>()[i] = static_cast<T>(sum_of<double>(rows, [&](int64_t row) {
+        const int64_t at = (i / width * rows + row) * width + i % width;
+        return value_at<T>(args, attrs.expression, operands, at, attrs.full.elements());
+      }));
+  });
+}
+
+bool sums_to_f32(const KernelQuery& query) { return all_f32_or_bf16(query) && query.out[0].dtype == DType::kF32; }
+
+size_t pointwise_sum_bytes(const KernelQuery& query) {
+  const auto& attrs = query.attrs<PointwiseSumAttrs>();
+  const auto [outer, rows, width] = reduction_sizes(attrs.shape, attrs.full);
+  return pointwise_sum_workspace(outer, rows, width);
+}
+
+void run_pointwise_sum(const KernelArgs& args) {
+  const auto& attrs = args.attrs<PointwiseSumAttrs>();
+  const auto [outer, rows, width] = reduction_sizes(attrs.shape, attrs.full);
+  const auto operands = operands_of(args, attrs.full);
+  pointwise_sum(outer, rows, width, attrs.expression, {operands.data(), args.in.size()}, args.out[0].as<float>(),
+      args.workspace, args.pool);
 }
 
 // Repeats the operands to their common shape if not all kernels would. Inference reports shapes that do not fit.
@@ -148,7 +192,12 @@ const OpDef kPointwise{.name = "pointwise",
     .storage = [](const Node&) { return StorageRule{.rest = Storage::kAny}; },
     .cheap = true,
     .by_gpu_library = true,
-    .label = pointwise_label};
+    .label = pointwise_label<PointwiseAttrs>};
+
+const OpDef kPointwiseSum{.name = "pointwise_sum",
+    .infer = infer_pointwise_sum,
+    .storage = [](const Node& node) { return StorageRule{.in = std::vector(node.in.size(), Storage::kAny)}; },
+    .label = pointwise_label<PointwiseSumAttrs>};
 
 std::string PointwiseAttrs::text() const {
   std::string text;
@@ -238,4 +287,6 @@ Tensor gelu(At x) { return pointwise(gelu_expression(), std::array{x.value}, x.w
 Tensor gelu_tanh(At x) { return pointwise(gelu_tanh_expression(), std::array{x.value}, x.where); }
 
 LINNET_KERNELS(pointwise, {"simd", run_pointwise, all_f32_or_bf16}, {"reference", run_pointwise_reference})
+LINNET_KERNELS(pointwise_sum, {"simd", run_pointwise_sum, sums_to_f32, pointwise_sum_bytes},
+    {"reference", run_pointwise_sum_reference})
 }  // namespace linnet

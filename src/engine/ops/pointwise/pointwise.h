@@ -11,7 +11,14 @@ struct PointwiseAttrs {
   std::string text() const;
 };
 
-extern const OpDef kPointwise;
+// The sum of an expression's values, of the shape `full`, to a smaller shape (sum_to). A pass makes it of the two.
+struct PointwiseSumAttrs {
+  Expression expression;
+  Shape full, shape;
+  void fields(FieldVisitor& visit) { visit("code", expression.code), visit("full", full), visit("shape", shape); }
+};
+
+extern const OpDef kPointwise, kPointwiseSum;
 
 // The result has the largest operand's shape; each other one must be a scalar, suffix or prefix of it.
 Tensor pointwise(Expression expression, std::span<const Tensor> operands, SourceLine where);

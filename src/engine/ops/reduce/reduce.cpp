@@ -67,54 +67,46 @@ template <class T> T reduce_line(Reduction kind, const T* x, int64_t count, int6
 
 void run_reduce_reference(const KernelArgs& args) {
   const auto& attrs = args.attrs<ReduceAttrs>();
-  const int64_t n = args.in[0].elements(), size = args.out[0].elements(), count = size ? n / size : 0;
-  const int64_t width = columns_of(attrs.shape, args.in[0].shape()).value_or(Columns{.width = 1}).width;
-  for_float(args.in[0].type.dtype, [&]<class T>() {
-    for_each_index(args.pool, size, count, [&](int64_t i) {
-      const T* x = args.in[0].as<const T>() + i / width * count * width + i % width;
-      args.out[0].as<T>()[i] = reduce_line(attrs.kind, x, count, width);
+  const auto [outer, rows, width] = reduction_sizes(attrs.shape, args.in[0].shape());
+  for_float(args.in[0].type.dtype, [&, rows = rows, width = width]<class T>() {
+    for_each_index(args.pool, args.out[0].elements(), rows, [&](int64_t i) {
+      const T* x = args.in[0].as<const T>() + i / width * rows * width + i % width;
+      args.out[0].as<T>()[i] = reduce_line(attrs.kind, x, rows, width);
     });
   });
 }
 
+ReductionSizes sizes_of(const KernelQuery& query) { return reduction_sizes(query.out[0].shape, query.in[0].shape); }
+ReductionSizes sizes_of(const KernelArgs& args) { return reduction_sizes(args.out[0].shape(), args.in[0].shape()); }
+
 bool is_column_sum(const KernelQuery& query) {
-  const auto& attrs = query.attrs<ReduceAttrs>();
-  return all_f32_or_bf16(query) && query.out[0].dtype == DType::kF32 && attrs.kind == Reduction::kSum &&
-         columns_of(attrs.shape, query.in[0].shape);
+  return all_f32_or_bf16(query) && query.out[0].dtype == DType::kF32 &&
+         query.attrs<ReduceAttrs>().kind == Reduction::kSum && sizes_of(query).width > 1;
 }
 
 size_t column_sum_workspace(const KernelQuery& query) {
-  const Columns columns = *columns_of(query.out[0].shape, query.in[0].shape);
-  return sum_rows_workspace(columns.outer, columns.rows, columns.width);
+  const auto [outer, rows, width] = sizes_of(query);
+  return sum_rows_workspace(outer, rows, width);
 }
 
 void run_column_sum(const KernelArgs& args) {
-  const Columns columns = *columns_of(args.out[0].shape(), args.in[0].shape());
-  sum_rows(columns.outer, columns.rows, columns.width, stored(args.in[0]), args.out[0].as<float>(), args.workspace,
-      args.pool);
+  const auto [outer, rows, width] = sizes_of(args);
+  sum_rows(outer, rows, width, stored(args.in[0]), args.out[0].as<float>(), args.workspace, args.pool);
 }
 
 bool is_column_maximum(const KernelQuery& query) {
-  const auto& attrs = query.attrs<ReduceAttrs>();
-  return attrs.kind == Reduction::kMax && columns_of(attrs.shape, query.in[0].shape);
+  return query.attrs<ReduceAttrs>().kind == Reduction::kMax && sizes_of(query).width > 1;
 }
 
-bool is_of_rows(const KernelQuery& query) {
-  const auto kind = find_broadcast(query.attrs<ReduceAttrs>().shape, query.in[0].shape);
-  return all_f32(query) && (kind == Broadcast::kPrefix || kind == Broadcast::kScalar);
-}
-
-int64_t width_of(const TensorType& x, const TensorType& y) {
-  return y.shape.elements() ? x.shape.elements() / y.shape.elements() : 0;
-}
+bool is_of_rows(const KernelQuery& query) { return all_f32(query) && sizes_of(query).width == 1; }
 
 size_t of_rows_workspace(const KernelQuery& query) {
-  if (query.attrs<ReduceAttrs>().kind != Reduction::kSum) return 0;
-  return row_sums_workspace(query.out[0].shape.elements(), width_of(query.in[0], query.out[0]));
+  const auto [outer, rows, width] = sizes_of(query);
+  return query.attrs<ReduceAttrs>().kind == Reduction::kSum ? row_sums_workspace(outer, rows) : 0;
 }
 
 void run_of_rows(const KernelArgs& args) {
-  const int64_t rows = args.out[0].elements(), width = width_of(args.in[0].type, args.out[0].type);
+  const auto [rows, width, one] = sizes_of(args);
   const auto* x = args.in[0].as<float>();
   auto* y = args.out[0].as<float>();
   switch (args.attrs<ReduceAttrs>().kind) {
@@ -134,7 +126,7 @@ template <class T> void max_columns(const T* x, T* y, int64_t rows, int64_t stri
 }
 
 void run_column_maximum(const KernelArgs& args) {
-  const auto [outer, rows, width] = *columns_of(args.out[0].shape(), args.in[0].shape());
+  const auto [outer, rows, width] = sizes_of(args);
   const int64_t pieces = ceil_div(width, kColumns);
   for_float(args.in[0].type.dtype, [&, rows = rows, width = width]<class T>() {
     for_each_index(args.pool, outer * pieces, rows * std::min(width, kColumns), [&](int64_t task) {
@@ -281,15 +273,6 @@ const OpDef kReduce{
 
 const OpDef kCumsum{
     .name = "cumsum", .infer = takes<1, infer_cumsum>, .gradient = cumsum_gradient, .may_overwrite = overwrites_first};
-
-std::optional<Columns> columns_of(const Shape& result, const Shape& x) {
-  const auto kind = find_broadcast(result, x);
-  const int64_t size = result.elements(), rows = size ? x.elements() / size : 0;
-  if (kind == Broadcast::kSuffix) return Columns{1, rows, size};
-  if (kind != Broadcast::kMiddle) return {};
-  const int64_t width = middle_row(result, x);
-  return Columns{size / width, rows, width};
-}
 
 Tensor sum_to(At x, const Shape& shape) { return reduce(x, Reduction::kSum, shape); }
 Tensor sum_last(At x) { return sum_to(x, with_size(x.value.shape(), -1, 1)); }

@@ -20,12 +20,6 @@ struct CumsumAttrs {
 
 extern const OpDef kReduce, kCumsum;
 
-// A reduction of leading or middle axes: x as [outer, rows, width], the result as [outer, width].
-struct Columns {
-  int64_t outer, rows, width;
-};
-std::optional<Columns> columns_of(const Shape& result, const Shape& x);
-
 // To a shape that broadcast_to() makes x's of: the gradient of a broadcast. x itself if it has the shape already.
 Tensor sum_to(At x, const Shape& shape);
 Tensor max_to(At x, const Shape& shape);  // equal elements share the gradient

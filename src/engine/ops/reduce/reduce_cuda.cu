@@ -3,6 +3,7 @@
 #include <algorithm>
 #include "base/numbers.h"
 #include "engine/kernels/cuda/block_reduce.cuh"
+#include "engine/ops/broadcast.h"
 #include "engine/ops/reduce/reduce.h"
 
 namespace linnet {
@@ -184,10 +185,8 @@ Cut cut_of(int64_t outer, int64_t rows, int64_t count, DType from) {
 }
 
 Cut cut_of(const TensorType& in, const Shape& out) {
-  const int64_t rows = out.elements();
-  if (const auto columns = columns_of(out, in.shape))
-    return cut_of(columns->outer, columns->width, columns->rows, in.dtype);
-  return cut_of(0, rows, rows ? in.shape.elements() / rows : 0, in.dtype);
+  const auto [outer, rows, width] = reduction_sizes(out, in.shape);
+  return width == 1 ? cut_of(0, outer, rows, in.dtype) : cut_of(outer, width, rows, in.dtype);
 }
 
 size_t workspace_of(const Cut& cut) {
