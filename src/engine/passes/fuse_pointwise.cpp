@@ -23,7 +23,7 @@ constexpr size_t kMostOperands = 8, kMostInstructions = 32;  // longer ones save
 // Sums of fewer columns take longer together with their values. Of expressions that are computed again: their
 // instructions, and how often each operand is repeated at least.
 constexpr int64_t kFewColumns = 8, kRepeated = 8;
-constexpr size_t kShort = 4;
+constexpr size_t kShort = 6;
 
 // The operand of a repetition by one; other operands as they are.
 Tensor before_repetition(Tensor operand) {
@@ -112,7 +112,8 @@ class Sums final : public Fusion {
     for (size_t k = 0; k < in.size();) {
       in[k] = before_repetition(in[k]);
       const Node* repeats = node_if(producer_of(in[k]), kPointwise);
-      if (!repeats || !is_repeated(*repeats, in[k]) || in.size() + repeats->in.size() > kMostOperands) {
+      if (!repeats || reads(in[k]) > full.shape.elements() / kRepeated ||
+          in.size() + repeats->in.size() > kMostOperands) {
         ++k;
         continue;
       }
@@ -130,13 +131,13 @@ class Sums final : public Fusion {
     return true;
   }
 
-  // Whether reading the operands and computing again costs less than reading the result.
-  static bool is_repeated(const Node& node, Tensor result) {
-    const auto elements = sum_of<int64_t>(node.in, [&](ValueId in) {
-      return before_repetition(Tensor{result.graph, in}).shape().elements();
-    });
-    return node.attrs.as<PointwiseAttrs>().expression.code.size() <= kShort &&
-           elements <= result.shape().elements() / kRepeated;
+  // Elements to read in order to compute x again, at most its own.
+  static int64_t reads(Tensor x, int depth = 2) {
+    x = before_repetition(x);
+    const Node* node = node_if(producer_of(x), kPointwise);
+    if (!node || depth == 0 || node->attrs.as<PointwiseAttrs>().expression.code.size() > kShort)
+      return x.shape().elements();
+    return sum_of<int64_t>(node->in, [&](ValueId in) { return reads(Tensor{x.graph, in}, depth - 1); });
   }
 };
 }  // namespace

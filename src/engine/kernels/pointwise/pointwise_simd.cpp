@@ -212,7 +212,7 @@ class Task {
     }
   }
 
-  void AddUp(int64_t first, int64_t length, const float* x) {
+  HWY_NOINLINE void AddUp(int64_t first, int64_t length, const float* x) {
     const int64_t rows = call_.rows, width = call_.width;
     if (width == 1) {
       for (int64_t sum = first / rows, left = rows - first % rows; length > 0; ++sum, left = rows) {

@@ -69,10 +69,10 @@ void run_reduce_reference(const KernelArgs& args) {
   const auto& attrs = args.attrs<ReduceAttrs>();
   const auto [outer, rows, width] = reduction_sizes(attrs.shape, args.in[0].shape());
   for_float(args.in[0].type.dtype, [&, rows = rows, width = width]<class T>() {
-    for_each_index(args.pool, args.out[0].elements(), rows, [&](int64_t i) {
+    for (int64_t i = 0; i < args.out[0].elements(); ++i) {
       const T* x = args.in[0].as<const T>() + i / width * rows * width + i % width;
       args.out[0].as<T>()[i] = reduce_line(attrs.kind, x, rows, width);
-    });
+    }
   });
 }
 
@@ -95,7 +95,7 @@ void run_column_sum(const KernelArgs& args) {
 }
 
 bool is_column_maximum(const KernelQuery& query) {
-  return query.attrs<ReduceAttrs>().kind == Reduction::kMax && sizes_of(query).width > 1;
+  return all_f32(query) && query.attrs<ReduceAttrs>().kind == Reduction::kMax && sizes_of(query).width > 1;
 }
 
 bool is_of_rows(const KernelQuery& query) { return all_f32(query) && sizes_of(query).width == 1; }
@@ -119,22 +119,18 @@ void run_of_rows(const KernelArgs& args) {
 // Columns that are reduced together; sums in double.
 constexpr int64_t kColumns = 64;
 
-template <class T> void max_columns(const T* x, T* y, int64_t rows, int64_t stride, int64_t columns) {
-  std::fill_n(y, columns, -std::numeric_limits<T>::infinity());
-  for (int64_t k = 0; k < rows; ++k, x += stride)
-    for (int64_t j = 0; j < columns; ++j) y[j] = x[j] > y[j] || x[j] != x[j] ? x[j] : y[j];
-}
-
 void run_column_maximum(const KernelArgs& args) {
   const auto [outer, rows, width] = sizes_of(args);
   const int64_t pieces = ceil_div(width, kColumns);
-  for_float(args.in[0].type.dtype, [&, rows = rows, width = width]<class T>() {
-    for_each_index(args.pool, outer * pieces, rows * std::min(width, kColumns), [&](int64_t task) {
-      const int64_t at = task / pieces, first = task % pieces * kColumns;
-      max_columns(args.in[0].as<const T>() + at * rows * width + first, args.out[0].as<T>() + at * width + first, rows,
-          width, std::min(kColumns, width - first));
-    });
-  });
+  for_each_index(
+      args.pool, outer * pieces, rows * std::min(width, kColumns), [&, rows = rows, width = width](int64_t task) {
+        const int64_t at = task / pieces, first = task % pieces * kColumns, columns = std::min(kColumns, width - first);
+        const auto* x = args.in[0].as<const float>() + at * rows * width + first;
+        auto* y = args.out[0].as<float>() + at * width + first;
+        std::fill_n(y, columns, -std::numeric_limits<float>::infinity());
+        for (int64_t k = 0; k < rows; ++k, x += width)
+          for (int64_t j = 0; j < columns; ++j) y[j] = x[j] > y[j] || x[j] != x[j] ? x[j] : y[j];
+      });
 }
 
 template <class T> void sum_columns(const T* x, T* y, int64_t size, int64_t stride, int64_t columns, bool reverse) {
