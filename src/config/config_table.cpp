@@ -30,7 +30,7 @@ KeyLimits below(double least, double limit) { return {.least = least, .most = li
 const Owners kAll, kPairs{"transformer", "t5", "marian"}, kPlainTexts{"language", "masked_language"},
     kTokens{"transformer", "t5", "marian", "gpt", "llama", "bert"},
     kLayers{"transformer", "t5", "marian", "gpt", "llama", "bert", "vit"}, kTaught{"language", "classification"},
-    kAdapted{"transformer", "t5", "marian", "gpt", "llama", "bert"}, kGenerated{"dates", "random"};
+    kGenerated{"dates", "random"};
 
 constexpr double kMaxSize = 1 << 30;             // of one axis of a tensor
 constexpr double kMaxLayers = 1000;              // of either stack
@@ -247,14 +247,14 @@ std::span<const ConfigKey> config_keys() {
       key(KEY(data, num_buckets), kPairs, between(1, 256),
           "Sizes that batches are padded to. More waste less padding but take longer to plan."),
 
-      key(KEY(lora, rank), kAdapted, between(0, 4096),
+      key(KEY(lora, rank), kTokens, between(0, 4096),
           "LoRA: the weights of model.from stay as they are, and beside each linear layer of `targets` a product of "
           "two matrices of this rank is trained, and a new head. 0: all weights are trained."),
-      key(KEY(lora, alpha), kAdapted, between(0, kMaxReal), "The adapters' product is multiplied by alpha / rank."),
-      key(KEY(lora, targets), kAdapted, kAny,
+      key(KEY(lora, alpha), kTokens, between(0, kMaxReal), "The adapters' product is multiplied by alpha / rank."),
+      key(KEY(lora, targets), kTokens, kAny,
           "Linear layers to adapt, by the names that the model's files have, separated by commas (query,value), or "
           "all-linear, which empty stands for: all but the head."),
-      key(KEY(lora, base_storage), kAdapted, one_of({"fp32", "bf16", "int8", "int4"}),
+      key(KEY(lora, base_storage), kTokens, one_of({"fp32", "bf16", "int8", "int4"}),
           "How the matrices of model.from lie in memory: bf16 takes half of fp32, int8 (with a scale for 32 neighbors) "
           "little more than a quarter, int4 half of that, but for tables."),
 

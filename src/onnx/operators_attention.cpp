@@ -18,6 +18,17 @@ Tensor split_heads(OnnxCall& call, Tensor x, int64_t heads) {
   return permute(reshape(x, {x.dim(0), x.dim(1), heads, x.dim(2) / heads}), {0, 2, 1, 3});
 }
 
+Tensor merge_heads(Tensor y) { return reshape(permute(y, {0, 2, 1, 3}), {y.dim(0), y.dim(2), y.dim(1) * y.dim(3)}); }
+
+// Puts the past before keys and values, which are the present then. Returns the number of past keys.
+int64_t join_past(OnnxCall& call, size_t past_keys, Tensor& k, Tensor& v) {
+  if (call.has(past_keys)) k = compose::join({call.tensor(past_keys), k}, 2);
+  if (call.has(past_keys + 1)) v = compose::join({call.tensor(past_keys + 1), v}, 2);
+  if (call.is_wanted(kPresentKeys)) call.set(kPresentKeys, k, call.element(kKeys));
+  if (call.is_wanted(kPresentValues)) call.set(kPresentValues, v, call.element(kValues));
+  return call.has(past_keys) ? call.shape(past_keys)[2] : 0;
+}
+
 // [B, T, H * D] as [B, H, T, D]; four axes stay.
 Tensor by_heads(OnnxCall& call, size_t operand, const char* heads_attribute) {
   const Tensor x = call.tensor(operand);
@@ -85,11 +96,7 @@ void attention_operator(OnnxCall& call) {
   const Tensor q = by_heads(call, kQueries, "q_num_heads");
   Tensor k = by_heads(call, kKeys, "kv_num_heads"), v = by_heads(call, kValues, "kv_num_heads");
   call.integer("q_num_heads", 0), call.integer("kv_num_heads", 0), call.integer("softmax_precision", 0);
-  const int64_t past = call.has(kPastKeys) ? call.shape(kPastKeys)[2] : 0;
-  if (call.has(kPastKeys)) k = compose::join({call.tensor(kPastKeys), k}, 2);
-  if (call.has(kPastValues)) v = compose::join({call.tensor(kPastValues), v}, 2);
-  if (call.is_wanted(kPresentKeys)) call.set(kPresentKeys, k, call.element(kKeys));
-  if (call.is_wanted(kPresentValues)) call.set(kPresentValues, v, call.element(kValues));
+  const int64_t past = join_past(call, kPastKeys, k, v);
 
   const double scale = call.real("scale", 1 / std::sqrt(static_cast<double>(q.dim(3))));
   const double cap = call.real("softcap", 0);
@@ -109,10 +116,8 @@ void attention_operator(OnnxCall& call) {
   if (given < 0 || given > 3 || (unclear && call.is_wanted(kScores))) call.fail("qk_matmul_output_mode ", given);
   if (call.is_wanted(kScores)) call.set(kScores, stages[given], call.element());
 
-  Tensor y = matmul(weights, repeated(call, v, q.dim(1)));
-  if (call.shape(kQueries).rank() == 3)
-    y = reshape(permute(y, {0, 2, 1, 3}), {y.dim(0), y.dim(2), y.dim(1) * y.dim(3)});
-  call.set(y);
+  const Tensor y = matmul(weights, repeated(call, v, q.dim(1)));
+  call.set(call.shape(kQueries).rank() == 3 ? merge_heads(y) : y);
 }
 
 // --- ONNX Runtime's own, as its optimizer writes them ---
@@ -148,8 +153,7 @@ Tensor fused_attention(OnnxCall& call, Tensor q, Tensor k, Tensor v, const Fused
         [&](Number score, Number query, Number key) {
           return select(key > query + static_cast<double>(masks.past), kNever, score);
         });
-  const Tensor y = matmul(masked_softmax(call, scores), v);
-  return reshape(permute(y, {0, 2, 1, 3}), {y.dim(0), y.dim(2), y.dim(1) * y.dim(3)});
+  return merge_heads(matmul(masked_softmax(call, scores), v));
 }
 
 // x [B, T, D], joined weights of queries, keys and values, biases, mask, past [2, B, H, P, D / H], bias.
@@ -182,7 +186,7 @@ void packed_attention(OnnxCall& call) {
 }
 
 void multi_head_attention(OnnxCall& call) {
-  enum : size_t { kBias = 3, kKeyMask, kScoreBias, kPastK, kPastV };
+  enum : size_t { kBias = 3, kKeyMask, kScoreBias, kPast };
   if (!call.has(kKeys) || !call.has(kValues)) call.fail("queries, keys and values in one tensor");
   const int64_t heads = call.integer("num_heads", 0);
   int64_t begin = 0;
@@ -196,11 +200,7 @@ void multi_head_attention(OnnxCall& call) {
   };
   const Tensor q = operand(kQueries);
   Tensor k = operand(kKeys), v = operand(kValues);
-  const int64_t past = call.has(kPastK) ? call.shape(kPastK)[2] : 0;
-  if (call.has(kPastK)) k = compose::join({call.tensor(kPastK), k}, 2);
-  if (call.has(kPastV)) v = compose::join({call.tensor(kPastV), v}, 2);
-  if (call.is_wanted(1)) call.set(1, k, call.element());
-  if (call.is_wanted(2)) call.set(2, v, call.element());
+  const int64_t past = join_past(call, kPast, k, v);
   call.set(fused_attention(call, q, k, v, {kKeyMask, kScoreBias, past}));
 }
 

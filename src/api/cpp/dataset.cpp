@@ -199,7 +199,7 @@ struct Loader::State {
   void check() const;
   void choose_buckets();
   InputTypes types_of(size_t bucket, int64_t rows) const;
-  std::shared_ptr<const Order> order_of(int64_t epoch);
+  const Slot& slot_of(int64_t batch);
   Order make_order(int64_t epoch) const;
   Arrays make(const Slot& slot) const;
   void work(const std::stop_token& stop);
@@ -216,8 +216,9 @@ struct Loader::State {
 
   std::mutex mutex;
   std::condition_variable_any begun, wanted;
-  std::deque<std::shared_future<Arrays>> coming;           // batches from `number` on that workers have begun
-  std::map<int64_t, std::shared_ptr<const Order>> orders;  // of few epochs
+  std::deque<std::shared_future<Arrays>> coming;  // batches from `number` on that workers have begun
+  int64_t ordered_epoch = -1;
+  Order order;  // of that epoch, which workers go through one after another
   std::optional<StoppingThreads> workers;
 };
 
@@ -285,12 +286,10 @@ Loader::State::Order Loader::State::make_order(int64_t epoch) const {
 }
 
 // With the mutex held, or without workers.
-std::shared_ptr<const Loader::State::Order> Loader::State::order_of(int64_t epoch) {
-  std::shared_ptr<const Order>& order = orders[epoch];
-  if (!order) order = std::make_shared<const Order>(make_order(epoch));
-  const std::shared_ptr<const Order> result = order;
-  while (orders.size() > 2) orders.erase(orders.begin()->first < epoch ? orders.begin() : std::prev(orders.end()));
-  return result;
+const Loader::State::Slot& Loader::State::slot_of(int64_t batch) {
+  const int64_t epoch = batch / per_epoch;
+  if (ordered_epoch != epoch) order = make_order(epoch), ordered_epoch = epoch;
+  return order[batch % per_epoch];
 }
 
 Arrays Loader::State::make(const Slot& slot) const {
@@ -326,9 +325,7 @@ void Loader::State::work(const std::stop_token& stop) {
     wanted.wait(
         lock, stop, [this] { return std::ssize(coming) < static_cast<int64_t>(options.workers) * options.prefetch; });
     if (stop.stop_requested()) return;
-    const int64_t mine = number + std::ssize(coming);
-    std::packaged_task<Arrays()> task(
-        [this, order = order_of(mine / per_epoch), at = mine % per_epoch] { return make((*order)[at]); });
+    std::packaged_task<Arrays()> task([this, slot = slot_of(number + std::ssize(coming))] { return make(slot); });
     coming.push_back(task.get_future().share());
     begun.notify_all();
     lock.unlock();
@@ -368,8 +365,7 @@ const Arrays& Loader::next() {
   State& s = *state_;
   const Busy busy(s.busy, "a loader");
   if (!s.workers) {
-    const auto order = s.order_of(s.number / s.per_epoch);
-    s.current = s.make((*order)[s.number % s.per_epoch]);
+    s.current = s.make(s.slot_of(s.number));
     ++s.number;
     return s.current;
   }

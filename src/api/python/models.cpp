@@ -164,9 +164,7 @@ class PyModel {
     (void)model();
     const nb::gil_scoped_release free;
     const std::lock_guard lock(mutex_);
-    if (!scorer_) {
-      scorer_ = open_scorer(folder_, InferenceOptions{options_});
-    }
+    if (!scorer_) scorer_ = open_scorer(folder_, InferenceOptions{options_});
     if (scorer_->takes_pairs() == source.empty())
       fail_user(source.empty() ? "a translation is scored with its source: score(text, source=...)"
                                : "a language model scores texts alone, without a source");

@@ -20,7 +20,6 @@ namespace nb = nanobind;
 namespace linnet::python {
 using namespace nb::literals;
 
-// Calls `function` without the GIL.
 template <class Function> auto without_gil(const Function& function) {
   const nb::gil_scoped_release free;
   return function();

@@ -53,7 +53,7 @@ ChosenKernels choose_kernels(const Graph& graph, const Backend& backend, const P
   for (const Node& node : graph.nodes()) {
     const auto [in, out] = types_of(graph, node);
     const KernelQuery query{node, in, out, options.threads, backend.device};
-    const Kernel& kernel = find_kernel(query, options.kernels, backend);
+    const Kernel& kernel = find_kernel(query, KernelSet::kFast, backend);
     chosen.kernels.push_back(&kernel);
     bytes.push_back(kernel.workspace ? kernel.workspace(query) : 0);
   }

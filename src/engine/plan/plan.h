@@ -34,9 +34,13 @@ struct Plan {
 
 using NamedPlans = std::map<std::string, const Plan*>;
 
+// The plans of a micro-batch's training: one for each pass, or `forward` for both.
+struct StepPlans {
+  const Plan *forward = nullptr, *backward = nullptr;
+};
+
 struct PlanOptions {
   int threads = 1;
-  KernelSet kernels = KernelSet::kFast;
   bool reuse_memory = true;  // off: every value has its own bytes (the arena's test oracle)
   bool verify = true;        // off only where a plan is made for its size and never run
 };

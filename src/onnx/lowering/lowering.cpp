@@ -71,22 +71,23 @@ int64_t product_of_sizes(const std::vector<int>& symbols, std::span<const int64_
   return result;
 }
 
-bool fits(const SymbolicSize& size, std::span<const int64_t> values, const SizeSets& sets) {
+// The terms plus the constant that the first set asks for; empty: another set has another value.
+std::optional<SymbolicSize> fit_terms(
+    std::vector<SymbolicSize::Term> terms, std::span<const int64_t> values, const SizeSets& sets) {
+  SymbolicSize size{.terms = std::move(terms)};
+  size.constant = values[0] - size.at(sets[0]);
   for (size_t i = 0; i < values.size(); ++i)
-    if (size.at(sets[i]) != values[i]) return false;
-  return true;
+    if (size.at(sets[i]) != values[i]) return std::nullopt;
+  return size;
 }
 
 // constant + factor * the product, from the first two sets.
 std::optional<SymbolicSize> fit_product(
     const std::vector<int>& symbols, std::span<const int64_t> values, const SizeSets& sets) {
-  const int64_t first = product_of_sizes(symbols, sets[0]), run = product_of_sizes(symbols, sets[1]) - first;
+  const int64_t run = product_of_sizes(symbols, sets[1]) - product_of_sizes(symbols, sets[0]);
   const int64_t rise = values[1] - values[0];
   if (run == 0 || rise == 0 || rise % run != 0) return std::nullopt;
-  SymbolicSize size;
-  size.terms = {{rise / run, symbols}};
-  size.constant = values[0] - rise / run * first;
-  return fits(size, values, sets) ? std::optional(size) : std::nullopt;
+  return fit_terms({{rise / run, symbols}}, values, sets);
 }
 
 // constant + factor * symbol + factor * symbol * symbol, from the first three sets.
@@ -96,12 +97,10 @@ std::optional<SymbolicSize> fit_square(int symbol, std::span<const int64_t> valu
   const auto rise = [&](size_t i) { return static_cast<double>(values[i] - values[0]) / (x(i) - x(0)); };
   if (x(1) == x(0) || x(2) == x(0) || x(2) == x(1)) return std::nullopt;
   const double square = (rise(2) - rise(1)) / (x(2) - x(1));
-  SymbolicSize size;
   const int64_t once = std::llround(rise(1) - square * (x(0) + x(1)));
-  if (once != 0) size.terms.push_back({once, {symbol}});
-  size.terms.push_back({std::llround(square), {symbol, symbol}});
-  size.constant = values[0] - size.at(sets[0]);
-  return fits(size, values, sets) ? std::optional(size) : std::nullopt;
+  std::vector<SymbolicSize::Term> terms{{std::llround(square), {symbol, symbol}}};
+  if (once != 0) terms.insert(terms.begin(), {once, {symbol}});
+  return fit_terms(std::move(terms), values, sets);
 }
 
 bool is_behind_one(const SymbolicShape& longer, const SymbolicShape& shape) {
@@ -417,12 +416,8 @@ std::optional<SymbolicSize> fit_size(std::span<const int64_t> values, const Size
         if (const auto size = fit_product({a, b}, values, sets)) return size;
       if (a == b) continue;
       for (const int64_t first : {1, 2})
-        for (const int64_t second : {1, -1}) {
-          SymbolicSize size;
-          size.terms = {{first, {a}}, {second, {b}}};
-          size.constant = values[0] - size.at(sets[0]);
-          if (fits(size, values, sets)) return size;
-        }
+        for (const int64_t second : {1, -1})
+          if (const auto size = fit_terms({{first, {a}}, {second, {b}}}, values, sets)) return size;
     }
   for (int a = 0; a < count; ++a)
     if (const auto size = fit_square(a, values, sets)) return size;

@@ -113,16 +113,11 @@ std::string cpu_products_text(const std::string& wanted) {
 }
 
 void set_kind(OptimizerAttrs& attrs, const std::string& name, double sgd_momentum) {
-  using Kind = OptimizerAttrs::Kind;
   constexpr double kMuonMomentum = 0.95;
-  attrs.kind = name == "sgd"         ? Kind::kSgd
-               : name == "lion"      ? Kind::kLion
-               : name == "adamw8bit" ? Kind::kAdam8bit
-               : name == "muon"      ? Kind::kMuon
-               : name == "adafactor" ? Kind::kAdafactor
-                                     : Kind::kAdam;
-  attrs.decoupled = name == "adamw" || name == "adamw8bit";
-  attrs.momentum = attrs.kind == Kind::kMuon ? kMuonMomentum : sgd_momentum;
+  attrs.decoupled = name.starts_with("adamw");  // the rest of the name is Adam's
+  const std::string kind = attrs.decoupled ? "adam" + name.substr(5) : name;
+  attrs.kind = enum_value<OptimizerKind>(kind).value_or(OptimizerKind::kAdam);
+  attrs.momentum = attrs.kind == OptimizerKind::kMuon ? kMuonMomentum : sgd_momentum;
 }
 
 std::optional<WeightFormat> storage_of(const std::string& name) {

@@ -192,15 +192,15 @@ void PipelineStage::add_plans(NamedPlans& plans) const {
     }
 }
 
-std::pair<const Plan&, const Plan&> PipelineStage::training_plans(int shape, int chunk) const {
+StepPlans PipelineStage::training_plans(int shape, int chunk) const {
   const Slot& slot = shapes_[shape][chunk]->slots[0];
-  return {slot.forward, slot.backward};
+  return {&slot.forward, &slot.backward};
 }
 
 PlanSize PipelineStage::training_size(int shape, int chunk) const {
-  const auto& [forward, backward] = training_plans(shape, chunk);
-  return {
-      std::max(forward.arena_bytes, backward.arena_bytes), std::max(forward.workspace_bytes, backward.workspace_bytes)};
+  const auto [forward, backward] = training_plans(shape, chunk);
+  return {std::max(forward->arena_bytes, backward->arena_bytes),
+      std::max(forward->workspace_bytes, backward->workspace_bytes)};
 }
 
 size_t PipelineStage::slot_of(const PipelinePass& pass) const {

@@ -30,7 +30,7 @@ class PipelineStage {
   void bind();
   void add_plans(NamedPlans& plans) const;
   // Forward and backward plans by plan_training(), of any slot, and their memory.
-  std::pair<const Plan&, const Plan&> training_plans(int shape, int chunk) const;
+  StepPlans training_plans(int shape, int chunk) const;
   PlanSize training_size(int shape, int chunk) const;
 
   // Begins the next micro-batch, whose arrays are where the loss reads them. `last`: the last stage's plan of `shape`.

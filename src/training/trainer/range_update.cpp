@@ -83,7 +83,6 @@ constexpr int kIterations = 5;
 constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;
 constexpr double kLeastSquare = 1e-30;
 
-// from + (to - from) * share.
 Number moved_towards(Number from, Number to, Number share) { return from + (to - from) * share; }
 
 // Operand 0, unchanged, unless operand 3 says that the step is finite.

@@ -18,11 +18,6 @@ namespace linnet {
 
 class PipelineStage;  // training/trainer/pipeline_stage.h
 
-// The plans of a micro-batch: one for each pass, or `forward` for both.
-struct StepPlans {
-  const Plan *forward = nullptr, *backward = nullptr;
-};
-
 class TrainerPlans {
  public:
   // States are in the same store. `pipeline`: this rank's stages, or null. All but `shared` outlive the plans.

@@ -146,12 +146,8 @@ NamedPlans TrainerPlans::by_name() const {
 std::vector<StepPlans> TrainerPlans::step_plans(int shape) const {
   std::vector<StepPlans> plans;
   for (int chunk = 0; chunk < chunks(); ++chunk)
-    if (pipeline_ && !pipeline_->is_last(chunk)) {
-      const auto& [forward, backward] = pipeline_->training_plans(shape, chunk);
-      plans.push_back({&forward, &backward});
-    } else if (const Plan& train = shapes_[shape]->train; !train.kernels.empty()) {
-      plans.push_back({&train, nullptr});
-    }
+    if (pipeline_ && !pipeline_->is_last(chunk)) plans.push_back(pipeline_->training_plans(shape, chunk));
+    else if (const Plan& train = shapes_[shape]->train; !train.kernels.empty()) plans.push_back({&train, nullptr});
   return plans;
 }
 

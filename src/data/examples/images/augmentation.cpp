@@ -127,7 +127,6 @@ class Picture {
       }
   }
 
-  // pixels = other + factor (pixels - other)
   template <class Other> void blend(double factor, const Other& other) {
     for (int64_t i = 0; i < std::ssize(pixels_); ++i) {
       const double beside = other(i);
