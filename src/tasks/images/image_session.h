@@ -48,8 +48,6 @@ struct OwnedImageModel {
 
 class ImageSession : public OwnedImageModel, public Session {
  public:
-  ImageModel& image_model() { return *owned; }
-
   // `train_images`: number of training images, which may all be kept on the device (Session::resident).
   // `class_weights`: see models/modules/losses.h.
   ImageSession(const Config& config, const ImageFormat& format, bool training, bool verify_plans = true,
@@ -66,8 +64,14 @@ class ImageSession : public OwnedImageModel, public Session {
   const int decoding_threads_;
 };
 
-// Loads a run's weights, which may be packed.
-void take_image_weights(ImageSession& session, const std::string& folder);
+// A run's model with its best weights in fp32, for exports.
+struct TrainedImageModel {
+  TrainedImageModel(const std::string& folder, const Config& config, const ImageFormat& format);
+
+  const std::unique_ptr<ImageModel> model;
+  const ParameterLayout layout;
+  const std::vector<float> parameters;
+};
 
 int decoding_threads(const Config& config);
 

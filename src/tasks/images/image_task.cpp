@@ -7,7 +7,6 @@
 #include "data/examples/images/image_batches.h"
 #include "data/examples/images/image_dataset.h"
 #include "data/examples/text/record_reader.h"
-#include "engine/plan/store.h"
 #include "models/families/config_file.h"
 #include "models/families/pretrained.h"
 #include "models/families/torchvision.h"
@@ -15,6 +14,7 @@
 #include "onnx/network.h"
 #include "onnx/text_network.h"
 #include "tasks/images/image_session.h"
+#include "tasks/inference.h"
 #include "tasks/session_task.h"
 #include "tasks/task_table.h"
 #include "tasks/texts/text_task.h"
@@ -251,12 +251,11 @@ class ImageTask : public SessionTask {
 
 void export_vit(const std::string& folder, const Config& config, const ImageFormat& format, const std::string& out) {
   const VitConfig vit = vit_config_of(config, format);
-  ImageSession session(config, format, false);
-  take_run_weights(session, folder);
+  const TrainedImageModel trained(folder, config, format);
   ConfigFile file = vit_config_file(vit, format.class_names);
   if (format.problem != TextProblem::kOneClass) set_problem_type(file, problem_type_of(format.problem));
   const PretrainedModel model = new_pretrained(file);
-  save_pretrained(model, session.layout, session.store.as<float>(state::kParameters), out,
+  save_pretrained(model, trained.layout, trained.parameters.data(), out,
       {.files = {{"preprocessor_config.json", vit_preprocessor_file(vit, config.data.image_fit)}}});
 }
 }  // namespace
@@ -294,10 +293,9 @@ void export_image_run(const std::string& folder, const std::string& out) {
   if (resnet_depth_of(config, format) == 0)
     fail_user("'", folder, "': there is no model folder of its network that other programs read; `linnet export ",
         folder, " --onnx DIR` writes an ONNX file");
-  ImageSession session(config, format, false);
-  take_run_weights(session, folder);
+  const TrainedImageModel trained(folder, config, format);
   const OutputFolder made(out);
-  save_torchvision(out + "/model.safetensors", session.layout, session.store.as<float>(state::kParameters));
+  save_torchvision(out + "/model.safetensors", trained.layout, trained.parameters.data());
   format.save(out);
 }
 
@@ -306,7 +304,7 @@ TaskEvaluation evaluate_image_run(const std::string& folder, const Config& confi
   if (format.channels == 3) make_color(images);
   format.check(images, "the images to evaluate");
   ImageSession session(config, format, false);
-  take_image_weights(session, folder);
+  take_model_weights(session, folder, "", weights_of(folder));
   return session.evaluate(images);
 }
 }  // namespace linnet
