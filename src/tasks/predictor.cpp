@@ -49,8 +49,8 @@ class PredictorOfTexts : public Predictor {
         opened_.model.as<TextClassifier>(), opened_.config, longest, TextUse::kAsk);
     const auto is_full = [&](const std::vector<int32_t>& tokens) { return std::ssize(tokens) >= longest; };
     if (examples.records.empty() && std::ranges::any_of(examples.tokens, is_full) && !std::exchange(told_of_cut_, true))
-      log_warning("a text fills the " + std::to_string(longest) +
-                  " tokens that the model reads; what may follow them is not read (this is told once)");
+      log_warning("a text fills the ", longest,
+          " tokens that the model reads; what may follow them is not read (this is told once)");
     return task_.answers(records, examples, session_->logits(examples), opened_.outputs, opened_.config, top);
   }
   std::vector<std::string> heading(int64_t top) const override { return task_.heading(opened_.outputs, top); }

@@ -50,8 +50,8 @@ int translate_input(const TranslateArguments& arguments) {
     flush_output("cannot write the translations");
   });
   if (translator.cut_lines() > 0)
-    log_warning(std::to_string(translator.cut_lines()) + (translator.cut_lines() == 1 ? " line was" : " lines were") +
-                " longer than max_seq_len = " + std::to_string(translator.longest()) + " tokens and cut");
+    log_warning(translator.cut_lines(), translator.cut_lines() == 1 ? " line was" : " lines were",
+        " longer than max_seq_len = ", translator.longest(), " tokens and cut");
   return 0;
 }
 
@@ -139,8 +139,7 @@ int score(ScoreArguments& arguments) {
       print_score(target, source);
     });
   }
-  if (scorer->cut_texts() > 0)
-    log_warning(std::to_string(scorer->cut_texts()) + " pairs were longer than the model takes and cut");
+  if (scorer->cut_texts() > 0) log_warning(scorer->cut_texts(), " pairs were longer than the model takes and cut");
   return 0;
 }
 

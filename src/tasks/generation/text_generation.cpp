@@ -23,8 +23,7 @@ constexpr int64_t kUncachedStep = 64;
 
 void tell_of_limit(const TextRoom& options, int64_t most) {
   if (options.max_length > most)
-    log_warning(std::to_string(options.max_length) + " tokens of a text are asked for, and the model takes " +
-                std::to_string(most));
+    log_warning(options.max_length, " tokens of a text are asked for, and the model takes ", most);
 }
 
 // The padded length of a prompt: at most an eighth more, so that many prompts need few plans. Depends on this prompt

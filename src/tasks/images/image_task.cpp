@@ -85,9 +85,7 @@ ImageFormat outlined_format(const Config& config, int64_t& images) {
   return format;
 }
 
-void tell_of_head(int64_t classes) {
-  log_info("the network's last layer is a new one, for " + std::to_string(classes) + " classes");
-}
+void tell_of_head(int64_t classes) { log_info("the network's last layer is a new one, for ", classes, " classes"); }
 
 class ImageTask : public SessionTask {
  public:
@@ -105,11 +103,10 @@ class ImageTask : public SessionTask {
     format_.problem = image_labels(config_).problem;
     take_model(from);
     count_ = train_.count, in_memory_ = train_.in_memory();
-    log_info(std::to_string(count_) + " images to train on, " + std::to_string(valid_.count) +
-             " to choose by, of size " + size_text(train_.height, train_.width, train_.channels) +
-             (train_.has_numbers() ? " with " : " in ") + std::to_string(train_.classes()) +
-             (train_.has_numbers() ? " outputs" : " classes") +
-             (in_memory_ ? "" : ", decoded for every batch (image_memory = " + config_.data.image_memory + ")"));
+    log_info(count_, " images to train on, ", valid_.count, " to choose by, of size ",
+        size_text(train_.height, train_.width, train_.channels), train_.has_numbers() ? " with " : " in ",
+        train_.classes(), train_.has_numbers() ? " outputs" : " classes",
+        in_memory_ ? "" : ", decoded for every batch (image_memory = " + config_.data.image_memory + ")");
   }
 
   std::string assume(const DataAtHand& data) override {
@@ -236,7 +233,7 @@ class ImageTask : public SessionTask {
     }
     new_head_ =
         network.class_names.empty() ? network.classes != train_.classes() : network.class_names != train_.class_names;
-    log_info("begins with the ResNet-" + std::to_string(network.depth) + " of '" + network.file + "'");
+    log_info("begins with the ResNet-", network.depth, " of '", network.file, "'");
     if (new_head_) tell_of_head(train_.classes());
   }
 

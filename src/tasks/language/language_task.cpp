@@ -26,8 +26,8 @@ class LanguageTask : public SessionTask {
     }
     tokens_ = train_->tokens.size();
     packed_ = train_->packed || valid_->packed;
-    log_info(std::to_string(tokens_) + " tokens to train on, " + std::to_string(valid_->tokens.size()) +
-             " to choose by, of " + std::to_string(language_.coder->vocab_size()) + " kinds");
+    log_info(tokens_, " tokens to train on, ", valid_->tokens.size(), " to choose by, of ",
+        language_.coder->vocab_size(), " kinds");
   }
 
   std::string assume(const DataAtHand& data) override {

@@ -48,8 +48,7 @@ std::string class_counts(const Names& labels, const Names& classes) {
   std::vector<std::pair<int64_t, std::string>> counts;
   for (const std::string& name : classes) counts.emplace_back(-std::ranges::count(labels, name), name);
   std::ranges::stable_sort(counts, {}, [](const auto& count) { return count.first; });
-  return first_names(
-      mapped(counts, [](const auto& count) { return count.second + ": " + std::to_string(-count.first); }));
+  return first_names(mapped(counts, [](const auto& count) { return text_of_parts(count.second, ": ", -count.first); }));
 }
 
 // A label that occurs once among many is more often a heading or a mistake than a class.

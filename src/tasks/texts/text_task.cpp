@@ -57,10 +57,9 @@ TextExamples TextTask::encode(const TextRecords& records, const PretrainedTokeni
     examples.add(std::move(encoding.ids), labels);
   }
   if (cut > 0)
-    log_warning(std::to_string(cut) + " of " + std::to_string(records.records.size()) + " texts are longer than " +
-                std::to_string(longest) + " tokens and are cut there" +
-                (is_of_tokens() ? "; words beyond are neither learned nor judged" : "") +
-                " (--set context=N takes longer ones, up to the model's)");
+    log_warning(cut, " of ", records.records.size(), " texts are longer than ", longest, " tokens and are cut there",
+        is_of_tokens() ? "; words beyond are neither learned nor judged" : "",
+        " (--set context=N takes longer ones, up to the model's)");
   return examples;
 }
 

@@ -47,7 +47,7 @@ class TokenClassification : public TextTask {
     Names names;
     if (tags.erase("O") > 0) names.emplace_back("O");
     names.insert(names.end(), tags.begin(), tags.end());
-    log_info(std::to_string(names.size()) + " tags");
+    log_info(names.size(), " tags");
     return names;
   }
 
