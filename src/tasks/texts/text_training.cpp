@@ -362,7 +362,6 @@ void export_classification_run(const std::string& folder, const std::string& out
 TaskEvaluation evaluate_texts_of(
     const std::string& folder, const Config& config, const std::string& path, const std::string& split) {
   OpenedTextClassifier opened = open_text_classifier(folder);
-  if (path.empty() && !opened.is_run) fail_user("'", folder, "' is a model; --data names a text");
   const TextTask& task = text_task(opened);
   const TextRecords records = !path.empty() ? task.read(path, config.data)
                               : split == "valid"
