@@ -24,8 +24,7 @@ constexpr int64_t kRows = 16;
 using RunExamples = std::function<void(const std::vector<std::string>& examples)>;
 
 bool is_embedder(const std::string& folder) {
-  return !RunFolder(folder).has_config() && is_pretrained_folder(folder) && !is_text_classifier_folder(folder) &&
-         find_family(ConfigFile(folder + "/config.json")).kind == FamilyKind::kEncoder;
+  return is_model_folder(folder, FamilyKind::kEncoder) && !is_text_classifier_folder(folder);
 }
 
 RunExamples open_embedder(const std::string& folder, const InferenceOptions& options) {
@@ -71,7 +70,7 @@ std::vector<std::string> read_lines(const CalibrationRequest& request) {
   const auto add = [&](const std::string& line) {
     if (std::ssize(lines) < request.most && line.find_first_not_of(" \t") != line.npos) lines.push_back(line);
   };
-  if (has_records(request.examples) && classifies(request.model) && !is_image_run(request.model)) {
+  if (has_records(request.examples) && classifies(request.model) && !is_run_of(request.model, TaskKind::kImages)) {
     const OpenedTextClassifier opened = open_text_classifier(request.model);
     text_task(opened).for_each_text(request.examples, opened.config.data, opened.pairs, add);
     return lines;
@@ -82,7 +81,7 @@ std::vector<std::string> read_lines(const CalibrationRequest& request) {
 }
 
 std::vector<std::string> read_examples(const CalibrationRequest& request) {
-  if (!is_image_run(request.model) || !is_folder(request.examples)) return read_lines(request);
+  if (!is_run_of(request.model, TaskKind::kImages) || !is_folder(request.examples)) return read_lines(request);
   std::vector<std::string> images = find_images(request.examples);
   if (std::ssize(images) <= request.most) return images;
   // From all classes, whose folders follow each other.

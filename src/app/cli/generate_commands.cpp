@@ -279,7 +279,7 @@ int run_opened(const RunArguments& arguments) {
   force_isa(arguments.isa);
   if (!arguments.out.empty() && file_exists(arguments.out) && !arguments.resume)
     fail_user("'", arguments.out, "' exists; ", arguments.json ? "--resume goes on with it" : "-o FILE names another");
-  if (is_vit_folder(arguments.model) || is_image_run(arguments.model)) return run_images(arguments);
+  if (is_vit_folder(arguments.model) || is_run_of(arguments.model, TaskKind::kImages)) return run_images(arguments);
   LoadedModelOptions resident{arguments};
   resident.text = {arguments.slots, arguments.beams.value_or(0), arguments.context};
   resident.limits.waiting = kWaiting, resident.check = WeightCheck::kLater;

@@ -14,7 +14,6 @@
 #include "tasks/translation/translation_model.h"
 #include "training/run/memory_report.h"
 #include "training/run/pretrained_run.h"
-#include "training/run/run_folder.h"
 
 namespace linnet {
 namespace {
@@ -380,8 +379,7 @@ class SourceGeneration : public TextModel {
 }  // namespace
 
 std::unique_ptr<TextModel> open_text_model(const std::string& folder, const TextGenerationOptions& options) {
-  const RunFolder run(folder);
-  if (is_translation_folder(folder) || (run.has_config() && task_kind(run.load_config()) == TaskKind::kTranslation))
+  if (is_translation_folder(folder) || is_run_of(folder, TaskKind::kTranslation))
     return std::make_unique<SourceGeneration>(folder, options);
   return std::make_unique<TextGeneration>(folder, options);
 }

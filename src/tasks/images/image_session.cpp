@@ -11,7 +11,6 @@
 #include "models/modules/image_model.h"
 #include "models/modules/resnet.h"
 #include "onnx/text_network.h"
-#include "training/run/run_folder.h"
 
 namespace linnet {
 namespace {
@@ -90,14 +89,7 @@ bool starts_from_vit(const Config& config) {
 }
 
 bool is_vit_folder(const std::string& folder) {
-  if (RunFolder(folder).has_config() || !is_pretrained_folder(folder)) return false;
-  const ConfigFile config(folder + "/config.json");
-  return named_head(config) == ModelHead::kClasses && find_family(config).kind == FamilyKind::kImages;
-}
-
-bool is_image_run(const std::string& folder) {
-  const RunFolder run(folder);
-  return run.has_config() && task_kind(run.load_config()) == TaskKind::kImages;
+  return is_model_folder(folder, FamilyKind::kImages, {ModelHead::kClasses});
 }
 
 ImageFormat vit_folder_format(const std::string& folder) {

@@ -29,7 +29,6 @@ std::string size_text(int64_t height, int64_t width, int64_t channels);  // "28 
 // Whether model.from names a model folder, not an ONNX file. User error if it is no ViT, or architecture is not "vit".
 bool starts_from_vit(const Config& config);
 bool is_vit_folder(const std::string& folder);  // of a ViTForImageClassification
-bool is_image_run(const std::string& folder);
 ImageFormat vit_folder_format(const std::string& folder);
 // The configuration's sizes, or those of the initial folder, which must fit the images.
 VitConfig vit_config_of(const Config& config, const ImageFormat& format);
