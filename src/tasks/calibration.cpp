@@ -23,10 +23,6 @@ constexpr int64_t kRows = 16;
 // Runs examples through a model whose observer records activations.
 using RunExamples = std::function<void(const std::vector<std::string>& examples)>;
 
-bool is_embedder(const std::string& folder) {
-  return is_model_folder(folder, FamilyKind::kEncoder) && !is_text_classifier_folder(folder);
-}
-
 RunExamples open_embedder(const std::string& folder, const InferenceOptions& options) {
   std::shared_ptr<const PretrainedTokenizer> tokenizer = load_pretrained_tokenizer(folder);
   const auto embedder = std::make_shared<SentenceEmbedder>(folder, kRows,
@@ -57,7 +53,8 @@ bool classifies(const std::string& folder) {
 }
 
 RunExamples open_model(const CalibrationRequest& request, const InferenceOptions& options) {
-  if (is_embedder(request.model)) return open_embedder(request.model, options);
+  if (is_model_folder(request.model, FamilyKind::kEncoder) && !is_text_classifier_folder(request.model))
+    return open_embedder(request.model, options);
   if (!classifies(request.model)) return open_scored(request.model, options, request.examples);
   const std::shared_ptr<Predictor> predictor = open_predictor(request.model, options, kRows);
   return [predictor](const std::vector<std::string>& inputs) { predictor->answer(inputs, 1); };
