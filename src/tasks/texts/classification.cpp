@@ -96,8 +96,7 @@ class Classification : public TextTask {
     return {std::move(metrics), std::move(report)};
   }
 
-  Answer answer(const std::string&, std::span<const TextRange>, std::span<const float> logits, const Names& outputs,
-      int64_t top) const override {
+  Answer answer(const std::string&, Offsets, Logits logits, const Names& outputs, int64_t top) const override {
     return class_answer(softmax_rows({logits.begin(), logits.end()}, outputs.size()), outputs, top);
   }
   Names heading(const Names&, int64_t top) const override { return class_heading(top); }

@@ -108,8 +108,7 @@ class SeveralLabels : public TextTask {
         std::move(report)};
   }
 
-  Answer answer(const std::string&, std::span<const TextRange>, std::span<const float> logits, const Names& outputs,
-      int64_t) const override {
+  Answer answer(const std::string&, Offsets, Logits logits, const Names& outputs, int64_t) const override {
     std::string names, chances;
     Answer answer;
     answer.json["labels"] = Json::array();

@@ -66,17 +66,15 @@ TextExamples TextTask::encode(const TextRecords& records, const PretrainedTokeni
 std::vector<Answer> TextTask::answers(const TextRecords& records, const TextExamples& examples,
     std::span<const std::vector<float>> logits, const Names& outputs, const Config&, int64_t top) const {
   return mapped(records.records.size(), [&](size_t i) {
-    return answer(records.records[i].text,
-        is_of_tokens() ? std::span<const TextRange>(examples.offsets[i]) : std::span<const TextRange>(), logits[i],
-        outputs, top);
+    return answer(
+        records.records[i].text, is_of_tokens() ? Offsets(examples.offsets[i]) : Offsets(), logits[i], outputs, top);
   });
 }
 
 std::vector<float> TextTask::label(const TextRecord&, const Encoding&, const Names&) const {
   fail_internal("a task encodes its records, or labels them");
 }
-Answer TextTask::answer(
-    const std::string&, std::span<const TextRange>, std::span<const float>, const Names&, int64_t) const {
+Answer TextTask::answer(const std::string&, Offsets, Logits, const Names&, int64_t) const {
   fail_internal("a task answers one text, or all");
 }
 
