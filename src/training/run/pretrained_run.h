@@ -9,7 +9,6 @@
 namespace linnet {
 class TrainingState;
 
-using LoadWeights = std::function<void(const ParameterLayout& layout, const ParameterTarget& parameters)>;
 // The best weights of the run in `folder`; with `model`, those of the folder that `model` was opened from.
 LoadWeights weights_of(const std::string& folder, const PretrainedModel* model = nullptr);
 // The configuration of a run folder; empty for a model folder. User error for a folder that is neither.
