@@ -107,6 +107,8 @@ struct ScoreArguments : InferenceOptions {
 int score(ScoreArguments& arguments) {
   if (arguments.source.empty() != arguments.target.empty()) fail_user("--source and --target go together");
   arguments.inputs.insert(arguments.inputs.end(), arguments.data.begin(), arguments.data.end());
+  if (!arguments.source.empty() && !arguments.inputs.empty())
+    fail_user("give either files of pairs, or --source and --target");
   use_isa_of(arguments.model);
   const std::unique_ptr<Scorer> scorer = open_scorer(arguments.model, arguments);
   const bool pairs = scorer->takes_pairs();
