@@ -117,10 +117,9 @@ class RowClassifier : public RowModel {
   bool takes(bool pairs) const { return pairs ? opened_.pairs || !opened_.is_run : !opened_.pairs; }
 
   void add_logits(std::span<const RowText> texts, std::vector<float>& logits) {
-    size_t longest = 1;
-    for (const RowText& text : texts) longest = std::max(longest, text.tokens.size());
+    const auto longest = max_of<int64_t>(texts, [](const RowText& text) { return text.tokens.size(); });
     const bool pairs = !texts[0].segments.empty();
-    const auto shape = std::ranges::lower_bound(lengths_, static_cast<int64_t>(longest));
+    const auto shape = std::ranges::lower_bound(lengths_, longest);
     const auto length = static_cast<size_t>(*shape);
     std::vector<int32_t> tokens(kRows * length, 0), types = tokens;
     std::vector<int32_t> lengths(kRows, 1);  // unused rows have one token each
