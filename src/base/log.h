@@ -6,10 +6,20 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include "base/fail.h"
 
 namespace linnet {
 void log_info(const std::string& message);
 void log_warning(const std::string& message);
+// Of several parts, as fail_user() takes them.
+template <class First, class Second, class... Parts>
+void log_info(const First& first, const Second& second, const Parts&... parts) {
+  log_info(text_of_parts(first, second, parts...));
+}
+template <class First, class Second, class... Parts>
+void log_warning(const First& first, const Second& second, const Parts&... parts) {
+  log_warning(text_of_parts(first, second, parts...));
+}
 bool log_shows_info();  // whether log_info() prints; progress and samples are printed only then
 // Prints nothing from now on. Of processes that train together only rank 0 prints.
 void silence_log();

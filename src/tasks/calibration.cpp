@@ -23,11 +23,6 @@ constexpr int64_t kRows = 16;
 // Runs examples through a model whose observer records activations.
 using RunExamples = std::function<void(const std::vector<std::string>& examples)>;
 
-bool is_embedder(const std::string& folder) {
-  return !RunFolder(folder).has_config() && is_pretrained_folder(folder) && !is_text_classifier_folder(folder) &&
-         find_family(ConfigFile(folder + "/config.json")).kind == FamilyKind::kEncoder;
-}
-
 RunExamples open_embedder(const std::string& folder, const InferenceOptions& options) {
   std::shared_ptr<const PretrainedTokenizer> tokenizer = load_pretrained_tokenizer(folder);
   const auto embedder = std::make_shared<SentenceEmbedder>(folder, kRows,
@@ -58,7 +53,8 @@ bool classifies(const std::string& folder) {
 }
 
 RunExamples open_model(const CalibrationRequest& request, const InferenceOptions& options) {
-  if (is_embedder(request.model)) return open_embedder(request.model, options);
+  if (is_model_folder(request.model, FamilyKind::kEncoder) && !is_text_classifier_folder(request.model))
+    return open_embedder(request.model, options);
   if (!classifies(request.model)) return open_scored(request.model, options, request.examples);
   const std::shared_ptr<Predictor> predictor = open_predictor(request.model, options, kRows);
   return [predictor](const std::vector<std::string>& inputs) { predictor->answer(inputs, 1); };
@@ -71,7 +67,7 @@ std::vector<std::string> read_lines(const CalibrationRequest& request) {
   const auto add = [&](const std::string& line) {
     if (std::ssize(lines) < request.most && line.find_first_not_of(" \t") != line.npos) lines.push_back(line);
   };
-  if (has_records(request.examples) && classifies(request.model) && !is_image_run(request.model)) {
+  if (has_records(request.examples) && classifies(request.model) && !is_run_of(request.model, TaskKind::kImages)) {
     const OpenedTextClassifier opened = open_text_classifier(request.model);
     text_task(opened).for_each_text(request.examples, opened.config.data, opened.pairs, add);
     return lines;
@@ -82,7 +78,7 @@ std::vector<std::string> read_lines(const CalibrationRequest& request) {
 }
 
 std::vector<std::string> read_examples(const CalibrationRequest& request) {
-  if (!is_image_run(request.model) || !is_folder(request.examples)) return read_lines(request);
+  if (!is_run_of(request.model, TaskKind::kImages) || !is_folder(request.examples)) return read_lines(request);
   std::vector<std::string> images = find_images(request.examples);
   if (std::ssize(images) <= request.most) return images;
   // From all classes, whose folders follow each other.

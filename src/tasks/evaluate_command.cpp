@@ -32,14 +32,9 @@ ParallelText load_translation_pairs(const EvaluationRequest& request, const Conf
   return valid ? load_valid_split(config) : load_test_corpus(config).test;
 }
 
-// The split of one text that a request means: the test text if configured.
-std::string text_split(const EvaluationRequest& request, const Config& config, EvaluationAnswer& answer) {
-  if (!request.source.empty()) fail_user("--source and --target are for runs of translation; --data names a text");
+void check_evaluated(const EvaluationRequest& request, const char* instead) {
+  if (!request.source.empty()) fail_user("--source and --target are for runs of translation", instead);
   if (!request.data.empty() && !request.split.empty()) fail_user("give either --split or --data");
-  std::string split = request.split;
-  if (split.empty()) split = config.data.test_text.empty() ? "valid" : "test";
-  if (request.data.empty()) tell_split(answer, split);
-  return split;
 }
 
 std::string figures(const char* items, const TaskEvaluation& result) {
@@ -55,8 +50,21 @@ std::string figures(const char* items, const TaskEvaluation& result) {
   return line;
 }
 
-void require_text(const EvaluationRequest& request, bool is_run) {
-  if (request.data.empty() && !is_run) fail_user("'", request.folder, "' is a model; --data names a text");
+// Of one text or table: the request's, or that of a split, by default of the file `test` if there is one.
+EvaluationAnswer evaluate_split(const EvaluationRequest& request, const Config& config, const std::string& test,
+    const char* items,
+    TaskEvaluation (*evaluate)(
+        const std::string& folder, const Config& config, const std::string& path, const std::string& split)) {
+  check_evaluated(request, "; --data names a text");
+  if (request.data.empty() && !RunFolder(request.folder).has_config())
+    fail_user("'", request.folder, "' is a model; --data names a text");
+  const std::string split = !request.split.empty() ? request.split : test.empty() ? "valid" : "test";
+  EvaluationAnswer answer;
+  answer.result = evaluate(request.folder, config, request.data, split);
+  if (request.data.empty()) tell_split(answer, split);
+  answer.facts.emplace_back(items, answer.result.items);
+  answer.line = figures(items, answer.result);
+  return answer;
 }
 }  // namespace
 
@@ -78,23 +86,11 @@ EvaluationAnswer evaluate_translation(const EvaluationRequest& request, const Co
 }
 
 EvaluationAnswer evaluate_language(const EvaluationRequest& request, const Config& config) {
-  EvaluationAnswer answer;
-  const OpenedLanguageModel opened = open_language_model(request.folder);
-  const std::string split = text_split(request, config, answer);
-  require_text(request, opened.is_run);
-  answer.result = evaluate_language_model(opened, config, request.data, split);
-  const char* items = task_row(config).items;
-  answer.facts.emplace_back(items, answer.result.items);
-  answer.line = figures(items, answer.result);
-  return answer;
+  return evaluate_split(request, config, config.data.test_text, task_row(config).items, evaluate_language_model);
 }
 
 EvaluationAnswer evaluate_masked(const EvaluationRequest& request, const Config& config) {
-  EvaluationAnswer answer;
-  const std::string split = text_split(request, config, answer);
-  require_text(request, RunFolder(request.folder).has_config());
-  answer.result = evaluate_masked_model(request.folder, config, request.data, split);
-  answer.facts.emplace_back("masked", answer.result.items);
+  EvaluationAnswer answer = evaluate_split(request, config, config.data.test_text, "masked", evaluate_masked_model);
   answer.line =
       fmt::format("{} masked tokens  loss {:.4f}  perplexity {:.4f}  masked accuracy {:.4f}", answer.result.items,
           answer.result.loss, answer.result.metric("perplexity"), answer.result.metric("masked_accuracy"));
@@ -102,19 +98,11 @@ EvaluationAnswer evaluate_masked(const EvaluationRequest& request, const Config&
 }
 
 EvaluationAnswer evaluate_texts(const EvaluationRequest& request, const Config& config) {
-  EvaluationAnswer answer;
-  const bool valid = request.split == "valid" || (request.split.empty() && config.data.test_tsv.empty());
-  const char* split = valid ? "valid" : "test";
-  if (request.data.empty()) tell_split(answer, split);
-  answer.result = evaluate_texts_of(request.folder, config, request.data, split);
-  answer.facts.emplace_back("texts", answer.result.items);
-  answer.line = figures("texts", answer.result);
-  return answer;
+  return evaluate_split(request, config, config.data.test_tsv, "texts", evaluate_texts_of);
 }
 
 EvaluationAnswer evaluate_images(const EvaluationRequest& request, const Config& config) {
-  if (!request.source.empty()) fail_user("--source and --target are for runs of translation");
-  if (!request.data.empty() && !request.split.empty()) fail_user("give either --split or --data");
+  check_evaluated(request, "");
   EvaluationAnswer answer;
   std::string split = request.split, table = request.data;
   if (table.empty() && split != "valid" && !config.data.test_tsv.empty())

@@ -49,8 +49,8 @@ class PredictorOfTexts : public Predictor {
         opened_.model.as<TextClassifier>(), opened_.config, longest, TextUse::kAsk);
     const auto is_full = [&](const std::vector<int32_t>& tokens) { return std::ssize(tokens) >= longest; };
     if (examples.records.empty() && std::ranges::any_of(examples.tokens, is_full) && !std::exchange(told_of_cut_, true))
-      log_warning("a text fills the " + std::to_string(longest) +
-                  " tokens that the model reads; what may follow them is not read (this is told once)");
+      log_warning("a text fills the ", longest,
+          " tokens that the model reads; what may follow them is not read (this is told once)");
     return task_.answers(records, examples, session_->logits(examples), opened_.outputs, opened_.config, top);
   }
   std::vector<std::string> heading(int64_t top) const override { return task_.heading(opened_.outputs, top); }
@@ -64,14 +64,14 @@ class PredictorOfTexts : public Predictor {
 
 class PredictorOfImages : public Predictor {
  public:
-  PredictorOfImages(
-      const std::string& folder, Config config, ImageFormat format, const InferenceOptions& options, int64_t rows)
+  PredictorOfImages(const std::string& folder, Config config, ImageFormat format, const InferenceOptions& options,
+      int64_t rows, const PretrainedModel* vit = nullptr)
       : format_(std::move(format)), task_(text_task(format_.problem)), columns_(config.data) {
     apply(options, config, folder);
     config.data.batch_size = rows;
     fit_ = image_fit(config.data.image_fit);
     session_ = std::make_unique<ImageSession>(config, format_, false);
-    take_image_weights(*session_, folder);
+    take_model_weights(*session_, folder, "", weights_of(folder, vit));
   }
   int64_t outputs() const override { return std::ssize(format_.class_names); }
   int64_t choices() const override { return task_.choices(format_.class_names, {}); }
@@ -117,7 +117,8 @@ std::unique_ptr<Predictor> predict_by_vit(const std::string& folder, const Infer
   config.data.task = "images", config.data.image_fit = filter == 2 ? "bilinear" : "bicubic";
   if (processor.has("image_fit")) config.data.image_fit = processor.choice("image_fit", {"crop", "stretch"});
   config.model.architecture = "vit";
-  return std::make_unique<PredictorOfImages>(folder, config, vit_folder_format(folder), options, rows);
+  const PretrainedModel vit = open_pretrained(folder);
+  return std::make_unique<PredictorOfImages>(folder, config, vit_folder_format(folder), options, rows, &vit);
 }
 
 constexpr int64_t kShortest = 16;  // the least padded length of a text; texts are scored one at a time

@@ -147,13 +147,6 @@ void reserve_memory(Session& session, const std::string& advice) {
   session.allocate();
   session.trainer->state().initialize_constants();
 }
-
-// Loads before it takes the memory: an altered configuration can ask for any size, and loading refuses other shapes.
-void take_loaded(Session& session, const std::string& advice, const LoadWeights& load) {
-  reserve_memory(session, advice);
-  load_weights(session, load);
-  session.store.touch();
-}
 }  // namespace
 
 void take_memory(Session& session, const std::string& advice) {
@@ -168,11 +161,12 @@ void load_weights(Session& session, const LoadWeights& load) {
 
 void take_weights(Session& session, const std::string& advice, const LoadWeights& load) {
   const PackedWeights packed(session.inference_plans(), session.store);
-  take_loaded(session, advice, load);
+  reserve_memory(session, advice);
+  // Before it takes the memory: an altered configuration can ask for any size, and loading refuses other shapes.
+  load_weights(session, load);
+  session.store.touch();
   packed.pack(session.store, session.trainer->pool());
 }
-
-void take_run_weights(Session& session, const std::string& folder) { take_loaded(session, "", weights_of(folder)); }
 
 std::string SessionTask::advice() const {
   const std::string batch = batch_key() == &DataConfig::batch_tokens ? "batch_tokens" : "batch_size";

@@ -64,8 +64,6 @@ void take_memory(Session& session, const std::string& advice);
 void load_weights(Session& session, const LoadWeights& load);
 // Both. Linear weights are packed in place (engine/plan/plan.h), so "parameters" must not be read afterwards.
 void take_weights(Session& session, const std::string& advice, const LoadWeights& load);
-// The best weights of the run in `folder`, as saved: for readers of "parameters".
-void take_run_weights(Session& session, const std::string& folder);
 
 // Whether a configuration's data exist and are quick to read for a plan.
 struct DataAtHand {

@@ -85,6 +85,7 @@ TEST_F(BadInput, CommandLines) {
   expect_refused(run({"train", "dates", "--threads", "99999999999999999999"}), {"--threads"});
   expect_refused(run({"train", "dates", "--isa", "sse99"}), {"'sse99' is not one of"});
   expect_refused(run({"train", "dates", "--source", "x"}), {"--source and --target go together"});
+  expect_refused(run({"score", "m", "pairs.tsv", "--source", "x", "--target", "y"}), {"give either files of pairs"});
   expect_refused(run({"train", "dates", "--set", "d_model"}), {"expected key=value"});
   expect_refused(run({"eval", folder_ / "nothing"}), {"no run folder '" + folder_ / "nothing"});
   expect_refused(run({"eval", folder_.path()}), {"is not a run folder: it has no config.toml"});

@@ -48,6 +48,10 @@ class Classification : public ::testing::Test {
 TEST_F(Classification, LearnsToTellTextsApartAndIsExported) {
   const Outcome trained = train_classifier("a");
   ASSERT_EQ(trained.exit_code, 0) << trained.error;
+  // Nothing that was asked for is left out without a word.
+  const std::string test = folder_ / "test.tsv";
+  expect_user_error(run({"eval", folder_ / "a", "--data", test, "--split", "valid"}), "give either --split or --data");
+  expect_user_error(run({"eval", folder_ / "a", "--source", test, "--target", test}), "are for runs of translation");
   const Outcome evaluated = run({"eval", folder_ / "a", "--json"});
   ASSERT_EQ(evaluated.exit_code, 0) << evaluated.error;
   const auto json = ParsedJson::parse(evaluated.out);

@@ -378,6 +378,21 @@ TEST_F(Images, ChangedImagesGiveTheSameRunHoweverTheyAreMade) {
   EXPECT_EQ(ParsedJson::parse(evaluated.out)["images"], 6) << evaluated.error;
 }
 
+TEST_F(Images, WeightsOfAnotherStorageAreExported) {
+  folder_.write("stored.toml",
+      "[data]\ntask = \"images\"\nbatch_size = 32\nheld_out_images = 50\n"
+      "[model]\narchitecture = \"vit\"\npatch_size = 3\nd_model = 16\nnum_heads = 2\nnum_encoder_layers = 1\nd_ff = "
+      "32\n"
+      "[train]\nmax_steps = 2\n[[train.groups]]\nparameters = \"*.linear1.weight\"\nstorage = \"bf16\"\n");
+  const Outcome trained = run({"train", folder_ / "stored.toml", "--data", folder_.path(), "--run", folder_ / "run"});
+  ASSERT_EQ(trained.exit_code, 0) << trained.error;
+  ASSERT_EQ(run({"export", folder_ / "run", "--out", folder_ / "vit"}).exit_code, 0);
+  const SafetensorsFile own(folder_ / "run/model.safetensors"), exported(folder_ / "vit/model.safetensors");
+  const SafetensorsEntry& weight = own.at("layers.0.linear1.weight");
+  const std::byte* found = exported.at("vit.encoder.layer.0.intermediate.dense.weight").data;
+  EXPECT_EQ(std::memcmp(found, weight.data, weight.type.bytes()), 0);
+}
+
 // A vision Transformer learns, goes out as a folder that others read, and such a folder starts another run.
 TEST_F(Images, AVisionTransformerIsTrainedExportedAndStartedFrom) {
   const auto settings = [](const Arguments& names) {

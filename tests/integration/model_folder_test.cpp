@@ -267,5 +267,14 @@ TEST(OnnxCommands, ExportAndImport) {
   expect_user_error(run({"onnx", "test", folder / "a"}), "holds no tests");  // a model without data to compare with
   EXPECT_FALSE(exists(folder / "none"));
 }
+
+TEST(BenchCommand, EncodersOfEveryFamilyAreMeasuredAsEncoders) {
+  for (const char* name : {"bert_model", "distilbert_model", "modernbert_model"}) {
+    const Outcome measured = run({"bench", "infer", "--model", std::string(LINNET_GOLDEN) + "/" + name, "--batches",
+        "2", "--lengths", "8", "--precisions", "fp32", "--seconds", "0", "--json"});
+    ASSERT_EQ(measured.exit_code, 0) << name << ": " << measured.error;
+    EXPECT_EQ(json::parse(measured.out)["rows"][0]["batch"], 2) << name;
+  }
+}
 }  // namespace
 }  // namespace linnet::testing

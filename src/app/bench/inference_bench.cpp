@@ -55,20 +55,16 @@ struct MeasuredEncoder {
           trace.graph().output("embeddings", (*encoder)(tokens, lengths));
         });
       }
-    const bool is_file = !folder.empty() && is_packed(folder);
     forward = std::make_unique<Forward>(*encoder, functions,
         ForwardOptions{.threads = options.threads,
             .quantization = quantization,
             .device = options.device,
-            .pack_weights = !is_file});  // as in SentenceEmbedder
-    const ParameterLayout& layout = forward->layout();
-    const auto file = is_file ? ParameterFile::open(folder) : nullptr;
-    if (!file || !forward->load(*file))
-      forward->load([&](const ParameterTarget& parameters) {
-        if (drawn) return draw(layout, parameters);
-        load_parameters(opened, layout, parameters);
-      });
+            .pack_weights = !is_packed(folder)});  // as in SentenceEmbedder
+    forward->load(folder, [this](const ParameterLayout& layout, const ParameterTarget& parameters) {
+      drawn ? draw(layout, parameters) : load_parameters(opened, layout, parameters);
+    });
     load_seconds = now() - began;
+    const ParameterLayout& layout = forward->layout();
     weight_mb =
         (4.0 * static_cast<double>(layout.stored_count()) + static_cast<double>(layout.quantized_bytes())) / 1e6;
   }

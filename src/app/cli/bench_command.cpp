@@ -11,7 +11,7 @@
 #include "config/hints.h"
 #include "engine/exec/backend.h"
 #include "engine/kernels/processor.h"
-#include "models/families/config_file.h"
+#include "models/families/family.h"
 #include "training/run/run_setup.h"
 
 namespace linnet {
@@ -41,7 +41,7 @@ std::vector<std::string> words_of(const std::string& text) {
 
 bool is_decoder(const std::string& model) {
   if (model.empty()) return false;
-  return model == kRandomDecoder || ConfigFile(model + "/config.json").text("model_type", "") != "bert";
+  return model == kRandomDecoder || find_family(ConfigFile(model + "/config.json")).kind != FamilyKind::kEncoder;
 }
 
 std::string model_title(const std::string& name, int threads) {

@@ -279,7 +279,7 @@ int run_opened(const RunArguments& arguments) {
   force_isa(arguments.isa);
   if (!arguments.out.empty() && file_exists(arguments.out) && !arguments.resume)
     fail_user("'", arguments.out, "' exists; ", arguments.json ? "--resume goes on with it" : "-o FILE names another");
-  if (is_vit_folder(arguments.model) || is_image_run(arguments.model)) return run_images(arguments);
+  if (is_vit_folder(arguments.model) || is_run_of(arguments.model, TaskKind::kImages)) return run_images(arguments);
   LoadedModelOptions resident{arguments};
   resident.text = {arguments.slots, arguments.beams.value_or(0), arguments.context};
   resident.limits.waiting = kWaiting, resident.check = WeightCheck::kLater;
@@ -307,14 +307,13 @@ int run_opened(const RunArguments& arguments) {
   if (file) file->sync();
   flush_output("cannot write the answers");
   if (model->text) log_reuse(model->text->load().counts);
-  if (options.skip > 0) log_info("went on after " + std::to_string(options.skip) + " answers");
+  if (options.skip > 0) log_info("went on after ", options.skip, " answers");
   if (stop_requested())
-    log_info("interrupted after " + std::to_string(options.skip + counts.answers) + " answers" +
-             (file && arguments.json ? "; the same command with --resume goes on" : ""));
+    log_info("interrupted after ", options.skip + counts.answers, " answers",
+        file && arguments.json ? "; the same command with --resume goes on" : "");
   refused += counts.refused;
   if (refused == 0) return 0;
-  log_warning(std::to_string(refused) + (refused == 1 ? " request is" : " requests are") +
-              " wrong; \"error\" in the answer says how");
+  log_warning(refused, refused == 1 ? " request is" : " requests are", " wrong; \"error\" in the answer says how");
   return 2;
 }
 }  // namespace

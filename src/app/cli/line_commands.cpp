@@ -50,8 +50,8 @@ int translate_input(const TranslateArguments& arguments) {
     flush_output("cannot write the translations");
   });
   if (translator.cut_lines() > 0)
-    log_warning(std::to_string(translator.cut_lines()) + (translator.cut_lines() == 1 ? " line was" : " lines were") +
-                " longer than max_seq_len = " + std::to_string(translator.longest()) + " tokens and cut");
+    log_warning(translator.cut_lines(), translator.cut_lines() == 1 ? " line was" : " lines were",
+        " longer than max_seq_len = ", translator.longest(), " tokens and cut");
   return 0;
 }
 
@@ -107,6 +107,8 @@ struct ScoreArguments : InferenceOptions {
 int score(ScoreArguments& arguments) {
   if (arguments.source.empty() != arguments.target.empty()) fail_user("--source and --target go together");
   arguments.inputs.insert(arguments.inputs.end(), arguments.data.begin(), arguments.data.end());
+  if (!arguments.source.empty() && !arguments.inputs.empty())
+    fail_user("give either files of pairs, or --source and --target");
   use_isa_of(arguments.model);
   const std::unique_ptr<Scorer> scorer = open_scorer(arguments.model, arguments);
   const bool pairs = scorer->takes_pairs();
@@ -139,8 +141,7 @@ int score(ScoreArguments& arguments) {
       print_score(target, source);
     });
   }
-  if (scorer->cut_texts() > 0)
-    log_warning(std::to_string(scorer->cut_texts()) + " pairs were longer than the model takes and cut");
+  if (scorer->cut_texts() > 0) log_warning(scorer->cut_texts(), " pairs were longer than the model takes and cut");
   return 0;
 }
 

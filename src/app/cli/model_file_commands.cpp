@@ -8,7 +8,6 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "engine/plan/store.h"
 #include "models/families/gguf.h"
 #include "models/families/static_scales.h"
 #include "models/nn/model_file.h"
@@ -231,11 +230,10 @@ void export_translation_onnx(
 void export_image_onnx(
     const std::string& run, const Config& config, const std::string& out, const OnnxOptions& options) {
   ImageFormat format = ImageFormat::load(run);
-  ImageSession session(config, format, /*training=*/false);
-  take_run_weights(session, run);
+  const TrainedImageModel trained(run, config, format);
   const OutputFolder made(out);
-  for (const OnnxFile& file : onnx_files(session.image_model()))
-    save_onnx(session.layout, session.store.as<float>(state::kParameters), file, out, options);
+  for (const OnnxFile& file : onnx_files(*trained.model))
+    save_onnx(trained.layout, trained.parameters.data(), file, out, options);
   format.network.clear();  // it has the weights from before training
   format.save(out);
 }

@@ -18,13 +18,14 @@
 
 namespace linnet {
 namespace {
-struct PlanRanksArguments {
-  std::string ranks;     // "64", or a list "1,2,4,8" with a row for each
-  std::string parallel;  // a layout, "auto" or empty
+struct PlanArguments : ConfigArguments {
+  std::string ranks = "1";  // "64", or a list "1,2,4,8" with a row for each
+  std::string layout;       // --parallel: a layout, "auto" or empty
   std::string network;
   std::string speed;  // of a rank, such as "500GFLOP/s,20GB/s"; empty: measures this machine
   std::string trace;  // a file; empty: none
-  bool batch_per_rank = false, exact = false, json = false;
+  std::string html;
+  bool batch_per_rank = false, exact = false, json = false, fusion = false, sweep = false;
 };
 
 // This machine's speed of products by precision, and of memory.
@@ -145,9 +146,9 @@ std::vector<int> parse_rank_counts(const std::string& text) {
 }
 
 // Memory and speed of a run on several ranks. `config` has neither process.ranks nor train.parallel.
-int plan_ranks(const PlanRanksArguments& arguments, const Config& config) {
+int plan_ranks(const PlanArguments& arguments, const Config& config) {
   const std::vector<int> counts = parse_rank_counts(arguments.ranks);
-  const bool searches = arguments.parallel == "auto";
+  const bool searches = arguments.layout == "auto";
   if (config.train.device != "cpu")
     fail_user("--network plans for CPUs: leave device = \"", config.train.device, "\" out");
   if (counts.size() > 1 && !arguments.trace.empty()) fail_user("--trace is of one number of --ranks");
@@ -155,7 +156,7 @@ int plan_ranks(const PlanRanksArguments& arguments, const Config& config) {
   ForesightRequest request{.config = config, .network = parse_network(arguments.network)};
   std::vector<RankLayout> layouts;
   for (const int count : counts)
-    if (!searches) layouts.push_back(parallel_layout(arguments.parallel, count));
+    if (!searches) layouts.push_back(parallel_layout(arguments.layout, count));
   request.speed =
       arguments.speed.empty() ? Machine(config).speed(config.train.precision) : parse_speed(arguments.speed);
   request.batch_per_group = arguments.batch_per_rank;
@@ -237,12 +238,6 @@ void print_plan_sweep(const Config& config, uint64_t memory) {
   }
 }
 
-struct PlanArguments : ConfigArguments {
-  std::string html;
-  bool fusion = false, sweep = false;
-  PlanRanksArguments foresight{.ranks = "1"};
-};
-
 // Prints whether the run fits, and what would.
 void print_fit(const PlanAnswer& answer, const TrainConfig& train, uint64_t limit) {
   const double most = megabytes(limit);
@@ -275,7 +270,7 @@ void write_page(const PlanArguments& arguments, const Config& config, const Plan
       .subtitle = "Planned before training; batches of " + answer.batches,
       .command = "plan --html"};
   write_file_atomically(arguments.html, report_page(title, std::span(&run, 1)));
-  if (!arguments.foresight.json) print("written to {}\n", arguments.html);
+  if (!arguments.json) print("written to {}\n", arguments.html);
 }
 
 // Plans one rank of each stage like a run: if recomputation is not enough for the configured limit, with more
@@ -322,43 +317,40 @@ void print_stages(const std::vector<PlanAnswer>& stages) {
 
 // Refuses options that have no effect on the answer.
 void check_form(const PlanArguments& arguments) {
-  const PlanRanksArguments& foresight = arguments.foresight;
   const auto refuse = [](bool given, const char* option, const char* beside) {
     if (given) fail_user(option, " does not go with ", beside, ": leave one of them out");
   };
-  const bool is_network = !foresight.network.empty();
+  const bool is_network = !arguments.network.empty();
   if (is_network || arguments.sweep) {
     const char* const table = is_network ? "--network" : "--sweep";
     refuse(!arguments.html.empty(), "--html", table);
     refuse(arguments.fusion, "--fusion", table);
   }
   refuse(arguments.sweep && is_network, "--network", "--sweep");
-  refuse(arguments.sweep && foresight.exact, "--exact", "--sweep");
-  refuse(arguments.sweep && foresight.json, "--json", "--sweep");
-  refuse(foresight.json && arguments.fusion, "--fusion", "--json");
+  refuse(arguments.sweep && arguments.exact, "--exact", "--sweep");
+  refuse(arguments.sweep && arguments.json, "--json", "--sweep");
+  refuse(arguments.json && arguments.fusion, "--fusion", "--json");
 }
 
 // Refuses options that require --network.
-void check_needs_network(const PlanRanksArguments& foresight) {
+void check_needs_network(const PlanArguments& arguments) {
   const auto refuse = [](const std::string& option) {
     fail_user(option, " goes with a network that connects the ranks, for example --network 25GB/s,5us");
   };
-  if (foresight.parallel == "auto") refuse("--parallel auto");
-  if (foresight.ranks.find(',') != std::string::npos) refuse("a list of --ranks");
-  if (!foresight.speed.empty()) refuse("--speed");
-  if (!foresight.trace.empty()) refuse("--trace");
-  if (foresight.batch_per_rank) refuse("--batch-per-rank");
+  if (arguments.layout == "auto") refuse("--parallel auto");
+  if (arguments.ranks.find(',') != std::string::npos) refuse("a list of --ranks");
+  if (!arguments.speed.empty()) refuse("--speed");
+  if (!arguments.trace.empty()) refuse("--trace");
+  if (arguments.batch_per_rank) refuse("--batch-per-rank");
 }
 
 int plan(const PlanArguments& arguments) {
-  const PlanRanksArguments& foresight = arguments.foresight;
   check_form(arguments);
-  if (!foresight.network.empty()) return plan_ranks(foresight, arguments.load());
-  check_needs_network(foresight);
+  if (!arguments.network.empty()) return plan_ranks(arguments, arguments.load());
+  check_needs_network(arguments);
   Config config = arguments.load();
-  config.process.ranks = parse_rank_counts(foresight.ranks).front();
-  if (!foresight.parallel.empty())
-    set_value(config, "parallel=" + foresight.parallel, "--parallel " + foresight.parallel);
+  config.process.ranks = parse_rank_counts(arguments.ranks).front();
+  if (!arguments.layout.empty()) set_value(config, "parallel=" + arguments.layout, "--parallel " + arguments.layout);
   const RankLayout division = parallel_layout(config.train.parallel, config.process.ranks);
   if (config.train.data_shards == 0) config.train.data_shards = division.data;
   check_share({config.train.data_shards, 0, division.data});
@@ -370,14 +362,14 @@ int plan(const PlanArguments& arguments) {
     print_plan_sweep(of_one_shard(config), limit);
     return 0;
   }
-  if (division.pipeline > 1 && foresight.json)
+  if (division.pipeline > 1 && arguments.json)
     fail_user("--json is of one rank, and the stages of a pipeline differ: leave it out, or add --network");
   if (division.pipeline > 1)
     print("each {} ranks compute one model together, some of its layers each\n", division.ranks_of_model());
-  const std::vector<PlanAnswer> stages = plan_within(config, limit, foresight.exact, division);
+  const std::vector<PlanAnswer> stages = plan_within(config, limit, arguments.exact, division);
   const PlanAnswer answer = of_all(stages);
   const int exit_code = answer.forecast.peak() > limit ? 1 : 0;
-  if (foresight.json) {
+  if (arguments.json) {
     if (!arguments.html.empty()) write_page(arguments, config, answer);
     print_plan_json(answer, division, config.train, limit);
     return exit_code;
@@ -405,31 +397,30 @@ int plan(const PlanArguments& arguments) {
 void add_plan_command(Command& linnet) {
   auto [command, arguments] = linnet.subcommand(
       "plan", "the memory a run will take, and the largest batch that fits: exit code 1 if it does not fit", plan);
-  PlanRanksArguments& foresight = arguments.foresight;
   arguments.declare(command);
   command
-      .flag("--exact", foresight.exact, "read the data, however many they are, for the sizes that training will have")
-      .take("--ranks", foresight.ranks,
+      .flag("--exact", arguments.exact, "read the data, however many they are, for the sizes that training will have")
+      .take("--ranks", arguments.ranks,
           "the memory of each of N processes that train together; with --network also a list such as 1,2,4,8",
           {.type = "N"})
-      .take("--parallel", foresight.parallel,
+      .take("--parallel", arguments.layout,
           "with --ranks: how they share the work, for example pipeline=2 or data=2,tensor=2; with --network also "
           "auto for the fastest that fits; see docs/many_processes.md",
           {.type = "LAYOUT"})
-      .take("--network", foresight.network,
+      .take("--network", arguments.network,
           "with --ranks: also the time of a step, where each rank has this bandwidth and latency, for example "
           "25GB/s,5us (`linnet bench network` measures them)",
           {.type = "SPEED"})
-      .take("--speed", foresight.speed,
+      .take("--speed", arguments.speed,
           "with --network: what a rank multiplies and reads a second, for example 500GFLOP/s,20GB/s (default: as "
           "measured here)",
           {.type = "SPEED"})
-      .flag("--batch-per-rank", foresight.batch_per_rank,
+      .flag("--batch-per-rank", arguments.batch_per_rank,
           "with --network: each rank that trains on other data has the whole batch of the configuration (weak "
           "scaling), instead of its part")
-      .take("--trace", foresight.trace, "with --network: also a Chrome trace of a simulated step of all ranks",
+      .take("--trace", arguments.trace, "with --network: also a Chrome trace of a simulated step of all ranks",
           {.type = "FILE"})
-      .flag("--json", foresight.json, "one JSON object instead of lines for people")
+      .flag("--json", arguments.json, "one JSON object instead of lines for people")
       .take("--html", arguments.html, "also a page with a picture of the memory of a training step", {.type = "FILE"})
       .flag("--sweep", arguments.sweep,
           "instead a table of memory and estimated time of a step, by precision, recomputation, optimizer and LoRA")

@@ -221,9 +221,8 @@ int list_runs(const ListArguments& arguments) {
   if (RunFolder(folder).has_config()) rows.push_back(row_of(folder));
   if (rows.empty()) fail_user("'", folder, "' holds no run folders");
   sort_by(arguments.sort, folder, rows);
-  size_t width = 3;
-  for (const Row& row : rows) width = std::max(width, row.name.size());
   rows.insert(rows.begin(), {"run", "step", "loss", "valid loss", "best", "rate", "last written"});
+  const size_t width = max_of<size_t>(rows, [](const Row& row) { return row.name.size(); });
   for (const Row& row : rows)
     print("{:<{}}  {:>9}  {:>10}  {:>10}  {:<22}  {:>16}  {}\n", row.name, width, row.step, row.loss, row.valid,
         row.best_text, row.rate_text, row.when);

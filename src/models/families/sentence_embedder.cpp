@@ -256,15 +256,10 @@ SentenceEmbedder::SentenceEmbedder(PretrainedModel model, const SentencePooling&
   options.quantization = quantization_of(folder, options.quantization);
   options.pack_weights = !is_packed(folder);  // processes share the pages of a packed file
   forward_ = std::make_unique<Forward>(*model_.module, functions, options);
-  packed_ = ParameterFile::open(folder);
-  if (packed_ && forward_->load(*packed_)) return;
-  forward_->load([&](const ParameterTarget& parameters) {
-    const ParameterLayout& layout = forward_->layout();
+  forward_->load(folder, [&](const ParameterLayout& layout, const ParameterTarget& parameters) {
     load ? load(layout, parameters) : load_parameters(model_, layout, parameters);
   });
 }
-
-SentenceEmbedder::~SentenceEmbedder() = default;
 
 int64_t SentenceEmbedder::padded_length(int64_t tokens) const {
   const auto found = std::ranges::lower_bound(lengths_, tokens);
@@ -300,7 +295,7 @@ std::vector<float> SentenceEmbedder::embed(std::span<const std::vector<int32_t>>
     for (size_t row = 0; row < batch.size(); ++row)
       std::ranges::copy(embeddings.subspan(row * whole, width), result.begin() + (batch[row] * width));
   }
-  if (packed_) packed_->check_weights();
+  forward_->check_weights();
   return result;
 }
 }  // namespace linnet

@@ -42,7 +42,6 @@ void normalize_rows(std::span<float> rows, size_t width);  // to length 1; zeros
 // Keeps the first `dimensions` numbers of each row (Matryoshka embeddings), of length 1 if `normalized`.
 void shorten_rows(std::vector<float>& rows, size_t width, size_t dimensions, bool normalized);
 
-class ParameterFile;
 class SentenceEmbedder {
  public:
   // Reads a BERT folder and any adapters, and plans batches of 1, 4 and `rows` sentences of doubling lengths.
@@ -50,10 +49,8 @@ class SentenceEmbedder {
   explicit SentenceEmbedder(const std::string& folder, int64_t rows = 16, const ForwardOptions& options = {},
       const std::vector<AdapterFolder>& adapters = {});
   // For an open model; `load` reads its weights, if its folder does not have them.
-  using LoadWeights = std::function<void(const ParameterLayout&, const ParameterTarget&)>;
   SentenceEmbedder(PretrainedModel model, const SentencePooling& pooling, int64_t rows, ForwardOptions options,
       const LoadWeights& load = {});
-  ~SentenceEmbedder();
 
   int64_t width() const { return width_; }  // numbers of an embedding, behind linear layers that modules.json names
   bool is_normalized() const { return normalized_; }
@@ -73,6 +70,5 @@ class SentenceEmbedder {
   // Of planned batches, ascending: one plan per length and number of rows.
   std::vector<int64_t> rows_, lengths_;
   std::unique_ptr<Forward> forward_;
-  std::unique_ptr<const ParameterFile> packed_;  // whose pages may be the parameters
 };
 }  // namespace linnet

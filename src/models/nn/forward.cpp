@@ -60,6 +60,16 @@ bool Forward::load(const ParameterFile& file) {
   return true;
 }
 
+void Forward::load(const std::string& folder, const LoadWeights& weights) {
+  file_ = ParameterFile::open(folder);
+  if (file_ && load(*file_)) return;
+  load([&](const ParameterTarget& parameters) { weights(layout_, parameters); });
+}
+
+void Forward::check_weights() const {
+  if (file_) file_->check_weights();
+}
+
 std::vector<Graph> Forward::take_computed_once(std::vector<Graph>& graphs) {
   std::vector<Graph> first;
   for (size_t i = 0; i < graphs.size() && store_.device().is_host(); ++i) {

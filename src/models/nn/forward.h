@@ -46,6 +46,9 @@ class Forward {
   void load(const std::function<void(const ParameterTarget& parameters)>& load);
   // Loads a packed model, mapped if possible; false if it lacks a parameter. Do not write to parameters() afterwards.
   bool load(const ParameterFile& file);
+  // Loads the folder if it is such a model, or else what `weights` reads.
+  void load(const std::string& folder, const LoadWeights& weights);
+  void check_weights() const;  // ParameterFile's, of a folder; to be called before outputs count
 
   // Fills the beginning of an input. User error for an unknown input or too many values.
   template <class T> void set(const std::string& input, std::span<const T> values) {
@@ -92,6 +95,7 @@ class Forward {
   std::vector<std::unique_ptr<Executor>> executors_;
   std::vector<Plan> once_plans_;  // run by load()
   std::vector<std::unique_ptr<Executor>> once_;
+  std::shared_ptr<const ParameterFile> file_;  // its pages may be the parameters
   size_t last_ = 0;
   ThreadPool pool_;
 };

@@ -173,4 +173,5 @@ struct ParameterTarget {
   float* flat;
   std::function<void(const ParameterSlot&)> finished = {};
 };
+using LoadWeights = std::function<void(const ParameterLayout& layout, const ParameterTarget& parameters)>;
 }  // namespace linnet

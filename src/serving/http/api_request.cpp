@@ -12,14 +12,17 @@ constexpr int64_t kMostAlternatives = 20;
 constexpr size_t kMostTexts = 2048;  // of a request
 constexpr size_t kMostStops = 16;
 
-// Returns read(object) of a body; turns its errors into ApiErrors.
+// Returns read(object) of a body, all of whose keys must be read; turns its errors into ApiErrors.
 template <class Read> auto read_body(std::string_view body, const Read& read) {
   if (const size_t at = invalid_utf8_at(body); at != std::string_view::npos)
     throw ApiError(400, "byte " + std::to_string(at + 1) + " of the body is not valid UTF-8");
   try {
     const Json json = Json::parse(body, "the body", JsonLimits::request().with_unique_keys());
     if (!json.is_object()) throw ApiError(400, "the body is not a JSON object");
-    return read(JsonObject(json, ""));
+    const JsonObject object(json, "");
+    auto call = read(object);
+    object.check_names(nearest);
+    return call;
   } catch (const JsonError& error) {
     throw ApiError(400, error.what(), error.key);
   }
@@ -111,7 +114,6 @@ TextCall read_completion_call(const JsonObject& body) {
       });
   if (call.echo && std::ranges::any_of(call.requests, &TextRequest::has_tokens))
     body.fail("echo", "is for prompts that are texts");
-  body.check_names(nearest);
   return call;
 }
 
@@ -128,7 +130,6 @@ TextCall read_chat_call(const JsonObject& body) {
   call.requests.push_back({.options = options, .where = "the conversation"});
   read_messages(body, call.requests[0]);
   read_tool_choice(body, call);
-  body.check_names(nearest);
   return call;
 }
 
@@ -146,7 +147,6 @@ InputCall read_embedding_call(const JsonObject& body) {
       [&](std::vector<int32_t> tokens) { call.tokens.push_back(std::move(tokens)); });
   if (!call.texts.empty() && !call.tokens.empty()) body.fail("input", "mixes texts and token ids");
   body.ignore({"user"});
-  body.check_names(nearest);
   return call;
 }
 
@@ -197,7 +197,6 @@ InputCall read_rerank_call(const JsonObject& body) {
   for (const char* name : {"return_text", "return_documents"})
     call.return_texts = body.flag(name, false) || call.return_texts;
   body.ignore({"truncate", "truncation_direction", "user", "max_chunks_per_doc", "max_tokens_per_doc"});
-  body.check_names(nearest);
   return call;
 }
 
@@ -247,7 +246,6 @@ InputCall read_inputs_call(const JsonObject& body, std::string_view path) {
   }
   parameters.check_names(nearest);
   body.ignore({"options"});
-  body.check_names(nearest);
   return call;
 }
 }  // namespace

@@ -140,7 +140,7 @@ void HttpServer::run(const std::function<void()>& reload) {
   for (const int signal : {SIGINT, SIGTERM}) ::sigaction(signal, &action, nullptr);
   state.reload_signals.add(SIGHUP);
   stop.async_wait(asio::posix::stream_descriptor::wait_read, [&state](error_code) {
-    log_info("stopping: " + std::to_string(state.sessions.size()) + " connections are open");
+    log_info("stopping: ", state.sessions.size(), " connections are open");
     state.drain();
   });
   const std::function<void()> wait = [&] {

@@ -177,15 +177,6 @@ std::optional<ApiError> Service::foreign(const HttpRequest& head) const {
   return {};
 }
 
-// A request, and to whom the answer goes.
-struct Service::Call {
-  Service& service;
-  HttpRequest& request;
-  const Exchange& to;
-  const std::string& client;
-  InputCall inputs() const { return parse_inputs_call(request.body, request.path); }
-};
-
 struct Service::Route {
   const char *path, *method;
   bool needs_key;
@@ -203,20 +194,16 @@ std::span<const Service::Route> Service::routes() {
             c.to->respond({.type = "text/plain; version=0.0.4; charset=utf-8", .body = c.service.metrics_text()});
           }},
       {"/v1/models", "GET", true, [](C c) { c.to->respond({.body = c.service.models_text() + "\n"}); }},
-      {"/v1/completions", "POST", true,
-          [](C c) { c.service.write_text(parse_completion_call(c.request.body), c.to, c.client); },
+      {"/v1/completions", "POST", true, [](C c) { c.service.write_text(parse_completion_call(c.request.body), c); },
           ModelKind::kLanguage},
-      {"/v1/chat/completions", "POST", true,
-          [](C c) { c.service.write_text(parse_chat_call(c.request.body), c.to, c.client); }},
-      {"/v1/embeddings", "POST", true,
-          [](C c) { c.service.embed(parse_embedding_call(c.request.body), true, c.to, c.client); }},
-      {"/translate", "POST", true, [](C c) { c.service.translate(c.inputs(), c.to, c.client); },
-          ModelKind::kTranslation},
-      {"/classify", "POST", true, [](C c) { c.service.classify(c.inputs(), c.to, c.client); }, ModelKind::kClassifier},
-      {"/predict", "POST", true, [](C c) { c.service.find_spans(c.inputs(), c.to); }, ModelKind::kSpans},
-      {"/rerank", "POST", true, [](C c) { c.service.rerank(parse_rerank_call(c.request.body), c.to, c.client); }},
-      {"/v1/rerank", "POST", true, [](C c) { c.service.rerank(parse_rerank_call(c.request.body), c.to, c.client); }},
-      {"/embed", "POST", true, [](C c) { c.service.embed(c.inputs(), false, c.to, c.client); }, ModelKind::kEmbedder},
+      {"/v1/chat/completions", "POST", true, [](C c) { c.service.write_text(parse_chat_call(c.request.body), c); }},
+      {"/v1/embeddings", "POST", true, [](C c) { c.service.embed(parse_embedding_call(c.request.body), true, c); }},
+      {"/translate", "POST", true, [](C c) { c.service.translate(c.inputs(), c); }, ModelKind::kTranslation},
+      {"/classify", "POST", true, [](C c) { c.service.classify(c.inputs(), c); }, ModelKind::kClassifier},
+      {"/predict", "POST", true, [](C c) { c.service.find_spans(c.inputs(), c); }, ModelKind::kSpans},
+      {"/rerank", "POST", true, [](C c) { c.service.rerank(parse_rerank_call(c.request.body), c); }},
+      {"/v1/rerank", "POST", true, [](C c) { c.service.rerank(parse_rerank_call(c.request.body), c); }},
+      {"/embed", "POST", true, [](C c) { c.service.embed(c.inputs(), false, c); }, ModelKind::kEmbedder},
       {kModelPrefix.data(), "GET", true,
           [](C c) {
             const std::string name = unescaped(c.request.path.substr(kModelPrefix.size()));

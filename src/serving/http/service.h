@@ -173,7 +173,14 @@ class Service : public HttpHandler {
   using Exchange = std::shared_ptr<HttpExchange>;
   using Model = std::shared_ptr<ServedModel>;
 
-  struct Call;
+  // A request, and to whom the answer goes.
+  struct Call {
+    Service& service;
+    HttpRequest& request;
+    const Exchange& to;
+    const std::string& client;  // takes turns with others; see TextWorker
+    InputCall inputs() const { return parse_inputs_call(request.body, request.path); }
+  };
   struct Route;                                           // a path and what answers it
   static std::span<const Route> routes();                 // the last row is /v1/models/NAME
   static const Route* find_route(std::string_view path);  // null: there is none
@@ -183,18 +190,17 @@ class Service : public HttpHandler {
   std::optional<ApiError> foreign(const HttpRequest& head) const;
   std::string client_of(const HttpRequest& request) const;
   void answer(HttpRequest& request, const Exchange& exchange);
-  // `client` takes turns with others; see TextWorker.
-  void write_text(TextCall call, const Exchange& exchange, const std::string& client);
-  void translate(InputCall call, const Exchange& exchange, const std::string& client);
-  void embed(InputCall call, bool openai, const Exchange& exchange, const std::string& client);
-  void classify(InputCall call, const Exchange& exchange, const std::string& client);
-  void rerank(InputCall call, const Exchange& exchange, const std::string& client);
-  void find_spans(InputCall call, const Exchange& exchange);
+  void write_text(TextCall call, const Call& from);
+  void translate(InputCall call, const Call& from);
+  void embed(InputCall call, bool openai, const Call& from);
+  void classify(InputCall call, const Call& from);
+  void rerank(InputCall call, const Call& from);
+  void find_spans(InputCall call, const Call& from);
   // Submits all texts to the model, or none on an error.
   void submit(const Model& model, std::vector<TextOrder> orders, const std::shared_ptr<TextAnswer>& answer,
       const std::string& client);
   TextJob prepare(const ServedModel& model, const TextRequest& request, bool translation = false) const;
-  void compute_rows(const Model& model, InputCall& call, const Exchange& exchange, const std::string& client,
+  void compute_rows(const Model& model, InputCall& call, const Call& from,
       const std::function<std::string(std::vector<float>&& rows, int64_t tokens)>& format);
   static ModelDescription describe(const ServedModel& model);
   std::string metrics_text() const;

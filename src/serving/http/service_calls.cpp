@@ -71,7 +71,7 @@ void Service::submit(const Model& model, std::vector<TextOrder> orders, const st
   });
 }
 
-void Service::write_text(TextCall call, const Exchange& exchange, const std::string& client) {
+void Service::write_text(TextCall call, const Call& from) {
   const Model model = find(call.model, {ModelKind::kLanguage, ModelKind::kTranslation});
   if (call.is_chat && !model->resident->text->model().has_chat_template())
     fail_api(400, "messages", "the model \"", model->name, "\" has no chat template; /v1/completions takes a prompt");
@@ -79,11 +79,11 @@ void Service::write_text(TextCall call, const Exchange& exchange, const std::str
       .stream = call.stream,
       .include_usage = call.include_usage,
       .functions = call.functions};
-  form.head = {.id = (call.is_chat ? "chatcmpl-" : "cmpl-") + exchange->id(),
+  form.head = {.id = (call.is_chat ? "chatcmpl-" : "cmpl-") + from.to->id(),
       .model = model->name,
       .created = std::time(nullptr),
       .is_chat = call.is_chat};
-  const auto answer = std::make_shared<TextAnswer>(exchange, form, metrics_);
+  const auto answer = std::make_shared<TextAnswer>(from.to, form, metrics_);
   std::vector<TextOrder> orders;
   int64_t choice = 0;
   for (TextRequest& request : call.requests) {
@@ -97,14 +97,14 @@ void Service::write_text(TextCall call, const Exchange& exchange, const std::str
     choice += call.samples;
     orders.push_back(std::move(order));
   }
-  submit(model, std::move(orders), answer, client);
+  submit(model, std::move(orders), answer, from.client);
 }
 
-void Service::translate(InputCall call, const Exchange& exchange, const std::string& client) {
+void Service::translate(InputCall call, const Call& from) {
   const Model model = find(call.model, {ModelKind::kTranslation});
   TextAnswer::Form form{.choices = call.texts.size(), .translates = true};
   form.head.model = model->name;
-  const auto answer = std::make_shared<TextAnswer>(exchange, form, metrics_);
+  const auto answer = std::make_shared<TextAnswer>(from.to, form, metrics_);
   std::vector<TextOrder> orders;
   for (size_t i = 0; i < call.texts.size(); ++i) {
     const TextRequest request{.prompt = call.texts[i],
@@ -117,10 +117,10 @@ void Service::translate(InputCall call, const Exchange& exchange, const std::str
     orders.push_back(std::move(order));
   }
   if (orders.empty()) return answer->expect(0);
-  submit(model, std::move(orders), answer, client);
+  submit(model, std::move(orders), answer, from.client);
 }
 
-void Service::compute_rows(const Model& model, InputCall& call, const Exchange& exchange, const std::string& client,
+void Service::compute_rows(const Model& model, InputCall& call, const Call& from,
     const std::function<std::string(std::vector<float>&& rows, int64_t tokens)>& format) {
   RowWorker& worker = *model->resident->rows;
   const std::string prompt =
@@ -136,21 +136,21 @@ void Service::compute_rows(const Model& model, InputCall& call, const Exchange& 
           prompt + call.texts[i], i < call.pairs.size() && call.pairs[i] ? &*call.pairs[i] : nullptr));
   });
   const auto tokens = sum_of<int64_t>(texts, [](const RowText& text) { return std::ssize(text.tokens); });
-  const auto finished = [exchange, format, tokens](RowOutcome&& outcome) {
+  const auto finished = [exchange = from.to, format, tokens](RowOutcome&& outcome) {
     if (!outcome.error.empty()) return exchange->respond(error_response(ApiError(500, outcome.error)));
     exchange->respond({.body = format(std::move(outcome.rows), tokens) + "\n"});
   };
-  if (!worker.submit(std::move(texts), finished, client)) fail_api(429, "", kTooMany);
+  if (!worker.submit(std::move(texts), finished, from.client)) fail_api(429, "", kTooMany);
   metrics_.add("linnet_prompt_tokens_total", {{"model", model->name}}, static_cast<double>(tokens));
 }
 
-void Service::embed(InputCall call, bool openai, const Exchange& exchange, const std::string& client) {
+void Service::embed(InputCall call, bool openai, const Call& from) {
   const Model model = find(call.model, {ModelKind::kEmbedder});
   const RowModel& embedder = model->resident->rows->model();
   const auto width = static_cast<int64_t>(embedder.width), kept = call.dimensions.value_or(width);
   if (kept > width) fail_api(400, "dimensions", "\"dimensions\" is ", kept, ", and the model gives ", width);
   const bool normalized = embedder.is_normalized || call.normalize;
-  compute_rows(model, call, exchange, client,
+  compute_rows(model, call, from,
       [=, name = model->name, normalize = call.normalize, base64 = call.base64](
           std::vector<float>&& rows, int64_t tokens) {
         if (normalize) normalize_rows(rows, static_cast<size_t>(width));
@@ -161,30 +161,29 @@ void Service::embed(InputCall call, bool openai, const Exchange& exchange, const
       });
 }
 
-void Service::classify(InputCall call, const Exchange& exchange, const std::string& client) {
+void Service::classify(InputCall call, const Call& from) {
   const Model model = find(call.model, {ModelKind::kClassifier});
   const std::vector<std::string> classes = model->resident->rows->model().classes;
   const auto top = static_cast<size_t>(call.top.value_or(std::ssize(classes)));
-  compute_rows(model, call, exchange, client,
+  compute_rows(model, call, from,
       [classes, top](std::vector<float>&& rows, int64_t) { return format_classes(rows, classes, top); });
 }
 
-void Service::rerank(InputCall call, const Exchange& exchange, const std::string& client) {
+void Service::rerank(InputCall call, const Call& from) {
   const Model model = find(call.model, {ModelKind::kClassifier});
   if (!model->resident->rows->model().is_reranker)
     fail_api(400, "model", "model \"", model->name, "\" is no reranker, which gives one number for two texts");
   RankedTexts ranked{.model = model->name, .plain = call.is_list};
   ranked.top = static_cast<size_t>(call.top.value_or(std::ssize(call.texts)));
   if (call.return_texts) ranked.texts = call.pairs;
-  compute_rows(
-      model, call, exchange, client, [ranked, raw = call.raw_scores](std::vector<float>&& scores, int64_t tokens) {
-        if (!raw)
-          for (float& score : scores) score = static_cast<float>(sigmoid(score));
-        return format_ranks(ranked, scores, tokens);
-      });
+  compute_rows(model, call, from, [ranked, raw = call.raw_scores](std::vector<float>&& scores, int64_t tokens) {
+    if (!raw)
+      for (float& score : scores) score = static_cast<float>(sigmoid(score));
+    return format_ranks(ranked, scores, tokens);
+  });
 }
 
-void Service::find_spans(InputCall call, const Exchange& exchange) {
+void Service::find_spans(InputCall call, const Call& from) {
   const Model model = find(call.model, {ModelKind::kSpans});
   SpanModel& finder = *model->resident->spans;
   std::vector<std::string> texts;
@@ -197,7 +196,7 @@ void Service::find_spans(InputCall call, const Exchange& exchange) {
     texts.push_back(has_question ? with_tab(call.texts[i], *call.pairs[i]) : call.texts[i]);
   }
   const std::vector<Json> found = checked(422, "inputs", [&] { return finder.find(texts, call.top.value_or(1)); });
-  exchange->respond({.body = format_spans(found, call.is_list) + "\n"});
+  from.to->respond({.body = format_spans(found, call.is_list) + "\n"});
 }
 
 TextEvents TextAnswer::events(int64_t first_choice, int64_t prompt_tokens, const std::string& echo) {

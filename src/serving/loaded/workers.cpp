@@ -8,7 +8,6 @@
 #include "models/families/static_scales.h"
 #include "models/nn/forward.h"
 #include "models/nn/model_file.h"
-#include "models/nn/parameter_file.h"
 #include "tasks/texts/text_classifier.h"
 #include "training/run/pretrained_run.h"
 #include "training/run/run_folder.h"
@@ -88,9 +87,7 @@ class RowClassifier : public RowModel {
             .quantization = folder_quantization(folder, options.quantize, options.keep),
             .device = options.device,
             .pack_weights = !is_packed(folder)});  // as in SentenceEmbedder
-    packed_ = ParameterFile::open(folder);
-    if (packed_ && forward_->load(*packed_)) return;
-    forward_->load([&](const ParameterTarget& parameters) { opened_.weights()(forward_->layout(), parameters); });
+    forward_->load(folder, opened_.weights());
   }
   RowText encode(const std::string& text, const std::string* pair) const override {
     if (!takes(pair != nullptr))
@@ -107,7 +104,7 @@ class RowClassifier : public RowModel {
     std::vector<float> logits;
     for (size_t first = 0; first < texts.size(); first += kRows)
       add_logits(std::span(texts).subspan(first, std::min<size_t>(kRows, texts.size() - first)), logits);
-    if (packed_) packed_->check_weights();
+    forward_->check_weights();
     if (problem_ == TextProblem::kSeveralClasses)
       for (float& logit : logits) logit = static_cast<float>(sigmoid(logit));
     if (problem_ != TextProblem::kOneClass) return logits;
@@ -120,10 +117,9 @@ class RowClassifier : public RowModel {
   bool takes(bool pairs) const { return pairs ? opened_.pairs || !opened_.is_run : !opened_.pairs; }
 
   void add_logits(std::span<const RowText> texts, std::vector<float>& logits) {
-    size_t longest = 1;
-    for (const RowText& text : texts) longest = std::max(longest, text.tokens.size());
+    const auto longest = max_of<int64_t>(texts, [](const RowText& text) { return text.tokens.size(); });
     const bool pairs = !texts[0].segments.empty();
-    const auto shape = std::ranges::lower_bound(lengths_, static_cast<int64_t>(longest));
+    const auto shape = std::ranges::lower_bound(lengths_, longest);
     const auto length = static_cast<size_t>(*shape);
     std::vector<int32_t> tokens(kRows * length, 0), types = tokens;
     std::vector<int32_t> lengths(kRows, 1);  // unused rows have one token each
@@ -145,7 +141,6 @@ class RowClassifier : public RowModel {
   const TextProblem problem_;
   const std::vector<int64_t> lengths_;
   std::optional<Forward> forward_;
-  std::unique_ptr<const ParameterFile> packed_;  // its pages may be the parameters
 };
 }  // namespace
 

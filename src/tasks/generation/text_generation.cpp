@@ -14,7 +14,6 @@
 #include "tasks/translation/translation_model.h"
 #include "training/run/memory_report.h"
 #include "training/run/pretrained_run.h"
-#include "training/run/run_folder.h"
 
 namespace linnet {
 namespace {
@@ -23,8 +22,7 @@ constexpr int64_t kUncachedStep = 64;
 
 void tell_of_limit(const TextRoom& options, int64_t most) {
   if (options.max_length > most)
-    log_warning(std::to_string(options.max_length) + " tokens of a text are asked for, and the model takes " +
-                std::to_string(most));
+    log_warning(options.max_length, " tokens of a text are asked for, and the model takes ", most);
 }
 
 // The padded length of a prompt: at most an eighth more, so that many prompts need few plans. Depends on this prompt
@@ -381,8 +379,7 @@ class SourceGeneration : public TextModel {
 }  // namespace
 
 std::unique_ptr<TextModel> open_text_model(const std::string& folder, const TextGenerationOptions& options) {
-  const RunFolder run(folder);
-  if (is_translation_folder(folder) || (run.has_config() && task_kind(run.load_config()) == TaskKind::kTranslation))
+  if (is_translation_folder(folder) || is_run_of(folder, TaskKind::kTranslation))
     return std::make_unique<SourceGeneration>(folder, options);
   return std::make_unique<TextGeneration>(folder, options);
 }

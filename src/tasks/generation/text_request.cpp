@@ -131,15 +131,19 @@ void read_request(const JsonObject& json, TextRequest& request) {
   json.check_names(nearest);
 }
 
-// Calls use(line, number); a line may end in "\r\n". User error for invalid UTF-8.
-template <class Use> void for_each_line(std::string_view lines, const std::string& name, const Use& use) {
+// The requests that make(line, where) returns; a line may end in "\r\n". User error for invalid UTF-8, and without any.
+template <class Make> std::vector<TextRequest> requests_of(
+    std::string_view lines, const std::string& name, const char* what, bool skips_blank, const Make& make) {
+  std::vector<TextRequest> requests;
   int64_t number = 0;
   for (const std::string_view line : split_lines(lines)) {
     const std::string where = name + ", line " + std::to_string(++number);
     if (const size_t at = invalid_utf8_at(line); at != std::string_view::npos)
       fail_user(where, ": byte ", at + 1, " is not valid UTF-8");
-    use(line, where);
+    if (!skips_blank || line.find_first_not_of(" \t") != line.npos) requests.push_back(make(line, where));
   }
+  if (requests.empty()) fail_user(name, " holds no ", what);
+  return requests;
 }
 }  // namespace
 
@@ -230,22 +234,15 @@ TextRequest parse_text_request(std::string_view line, const TextGenerationOption
 
 std::vector<TextRequest> parse_text_requests(
     std::string_view lines, const TextGenerationOptions& defaults, const std::string& name) {
-  std::vector<TextRequest> requests;
-  for_each_line(lines, name, [&](std::string_view line, const std::string& where) {
-    if (line.find_first_not_of(" \t") != line.npos) requests.push_back(parse_text_request(line, defaults, where));
-  });
-  if (requests.empty()) fail_user(name, " holds no request");
-  return requests;
+  return requests_of(lines, name, "request", true,
+      [&](std::string_view line, const std::string& where) { return parse_text_request(line, defaults, where); });
 }
 
 std::vector<TextRequest> split_prompts(
     std::string_view lines, const TextGenerationOptions& defaults, const std::string& name) {
-  std::vector<TextRequest> requests;
-  for_each_line(lines, name, [&](std::string_view line, const std::string& where) {
-    requests.push_back({.prompt = std::string(line), .options = defaults, .where = where});
+  return requests_of(lines, name, "prompt", false, [&](std::string_view line, const std::string& where) {
+    return TextRequest{.prompt = std::string(line), .options = defaults, .where = where};
   });
-  if (requests.empty()) fail_user(name, " holds no prompt");
-  return requests;
 }
 
 std::string format_written_text(const WrittenText& written, const TextRequest& request, int64_t index, int64_t sample,

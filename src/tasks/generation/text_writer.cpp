@@ -5,11 +5,11 @@
 namespace linnet {
 void log_reuse(const EngineCounts& counts) {
   if (counts.reused_tokens > 0)
-    log_info("prefix cache: " + std::to_string(counts.reused_tokens) + " of " + std::to_string(counts.prompt_tokens) +
-             " tokens of prompts were there already");
+    log_info(
+        "prefix cache: ", counts.reused_tokens, " of ", counts.prompt_tokens, " tokens of prompts were there already");
   if (counts.guessed > 0)
-    log_info("draft model: " + std::to_string(counts.accepted) + " of " + std::to_string(counts.guessed) +
-             " guesses were right (" + std::to_string(100 * counts.accepted / counts.guessed) + "%)");
+    log_info("draft model: ", counts.accepted, " of ", counts.guessed, " guesses were right (",
+        100 * counts.accepted / counts.guessed, "%)");
 }
 
 TextWriter::TextWriter(const std::string& folder, const std::vector<TextRequest>& requests)

@@ -11,8 +11,6 @@
 #include "models/modules/image_model.h"
 #include "models/modules/resnet.h"
 #include "onnx/text_network.h"
-#include "tasks/inference.h"
-#include "training/run/run_folder.h"
 
 namespace linnet {
 namespace {
@@ -91,14 +89,7 @@ bool starts_from_vit(const Config& config) {
 }
 
 bool is_vit_folder(const std::string& folder) {
-  if (RunFolder(folder).has_config() || !is_pretrained_folder(folder)) return false;
-  const ConfigFile config(folder + "/config.json");
-  return named_head(config) == ModelHead::kClasses && find_family(config).kind == FamilyKind::kImages;
-}
-
-bool is_image_run(const std::string& folder) {
-  const RunFolder run(folder);
-  return run.has_config() && task_kind(run.load_config()) == TaskKind::kImages;
+  return is_model_folder(folder, FamilyKind::kImages, {ModelHead::kClasses});
 }
 
 ImageFormat vit_folder_format(const std::string& folder) {
@@ -237,7 +228,7 @@ std::vector<float> ImageSession::logits(const ImageDataset& dataset) {
   for (int64_t index = 0; index < batches.count(); ++index) {
     const int64_t rows = batches.evaluate(index).rows;
     const float* found = trainer->plans().evaluate_executor(0).output("logits").as<const float>();
-    all.insert(all.end(), found, found + rows * image_model().images.classes);
+    all.insert(all.end(), found, found + rows * owned->images.classes);
   }
   return all;
 }
@@ -271,11 +262,8 @@ TaskEvaluation ImageSession::evaluate(const ImageDataset& dataset, const SharedW
   return {sum / count, dataset.count, std::move(measures.metrics), {}, std::move(measures.classes)};
 }
 
-void take_image_weights(ImageSession& session, const std::string& folder) {
-  const std::optional<PretrainedModel> vit =
-      is_vit_folder(folder) ? std::optional(open_pretrained(folder)) : std::nullopt;
-  take_model_weights(session, folder, "", weights_of(folder, vit ? &*vit : nullptr));
-}
+TrainedImageModel::TrainedImageModel(const std::string& folder, const Config& config, const ImageFormat& format)
+    : model(make_image_model(config, format)), layout(*model), parameters(flat_weights(layout, weights_of(folder))) {}
 
 int decoding_threads(const Config& config) {
   for (const int64_t asked : {config.data.image_threads, config.train.threads})

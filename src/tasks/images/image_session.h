@@ -29,7 +29,6 @@ std::string size_text(int64_t height, int64_t width, int64_t channels);  // "28 
 // Whether model.from names a model folder, not an ONNX file. User error if it is no ViT, or architecture is not "vit".
 bool starts_from_vit(const Config& config);
 bool is_vit_folder(const std::string& folder);  // of a ViTForImageClassification
-bool is_image_run(const std::string& folder);
 ImageFormat vit_folder_format(const std::string& folder);
 // The configuration's sizes, or those of the initial folder, which must fit the images.
 VitConfig vit_config_of(const Config& config, const ImageFormat& format);
@@ -48,8 +47,6 @@ struct OwnedImageModel {
 
 class ImageSession : public OwnedImageModel, public Session {
  public:
-  ImageModel& image_model() { return *owned; }
-
   // `train_images`: number of training images, which may all be kept on the device (Session::resident).
   // `class_weights`: see models/modules/losses.h.
   ImageSession(const Config& config, const ImageFormat& format, bool training, bool verify_plans = true,
@@ -66,8 +63,14 @@ class ImageSession : public OwnedImageModel, public Session {
   const int decoding_threads_;
 };
 
-// Loads a run's weights, which may be packed.
-void take_image_weights(ImageSession& session, const std::string& folder);
+// A run's model with its best weights in fp32, for exports.
+struct TrainedImageModel {
+  TrainedImageModel(const std::string& folder, const Config& config, const ImageFormat& format);
+
+  const std::unique_ptr<ImageModel> model;
+  const ParameterLayout layout;
+  const std::vector<float> parameters;
+};
 
 int decoding_threads(const Config& config);
 

@@ -7,7 +7,6 @@
 #include "data/examples/images/image_batches.h"
 #include "data/examples/images/image_dataset.h"
 #include "data/examples/text/record_reader.h"
-#include "engine/plan/store.h"
 #include "models/families/config_file.h"
 #include "models/families/pretrained.h"
 #include "models/families/torchvision.h"
@@ -15,6 +14,7 @@
 #include "onnx/network.h"
 #include "onnx/text_network.h"
 #include "tasks/images/image_session.h"
+#include "tasks/inference.h"
 #include "tasks/session_task.h"
 #include "tasks/task_table.h"
 #include "tasks/texts/text_task.h"
@@ -85,9 +85,7 @@ ImageFormat outlined_format(const Config& config, int64_t& images) {
   return format;
 }
 
-void tell_of_head(int64_t classes) {
-  log_info("the network's last layer is a new one, for " + std::to_string(classes) + " classes");
-}
+void tell_of_head(int64_t classes) { log_info("the network's last layer is a new one, for ", classes, " classes"); }
 
 class ImageTask : public SessionTask {
  public:
@@ -105,11 +103,10 @@ class ImageTask : public SessionTask {
     format_.problem = image_labels(config_).problem;
     take_model(from);
     count_ = train_.count, in_memory_ = train_.in_memory();
-    log_info(std::to_string(count_) + " images to train on, " + std::to_string(valid_.count) +
-             " to choose by, of size " + size_text(train_.height, train_.width, train_.channels) +
-             (train_.has_numbers() ? " with " : " in ") + std::to_string(train_.classes()) +
-             (train_.has_numbers() ? " outputs" : " classes") +
-             (in_memory_ ? "" : ", decoded for every batch (image_memory = " + config_.data.image_memory + ")"));
+    log_info(count_, " images to train on, ", valid_.count, " to choose by, of size ",
+        size_text(train_.height, train_.width, train_.channels), train_.has_numbers() ? " with " : " in ",
+        train_.classes(), train_.has_numbers() ? " outputs" : " classes",
+        in_memory_ ? "" : ", decoded for every batch (image_memory = " + config_.data.image_memory + ")");
   }
 
   std::string assume(const DataAtHand& data) override {
@@ -236,7 +233,7 @@ class ImageTask : public SessionTask {
     }
     new_head_ =
         network.class_names.empty() ? network.classes != train_.classes() : network.class_names != train_.class_names;
-    log_info("begins with the ResNet-" + std::to_string(network.depth) + " of '" + network.file + "'");
+    log_info("begins with the ResNet-", network.depth, " of '", network.file, "'");
     if (new_head_) tell_of_head(train_.classes());
   }
 
@@ -251,12 +248,11 @@ class ImageTask : public SessionTask {
 
 void export_vit(const std::string& folder, const Config& config, const ImageFormat& format, const std::string& out) {
   const VitConfig vit = vit_config_of(config, format);
-  ImageSession session(config, format, false);
-  take_run_weights(session, folder);
+  const TrainedImageModel trained(folder, config, format);
   ConfigFile file = vit_config_file(vit, format.class_names);
   if (format.problem != TextProblem::kOneClass) set_problem_type(file, problem_type_of(format.problem));
   const PretrainedModel model = new_pretrained(file);
-  save_pretrained(model, session.layout, session.store.as<float>(state::kParameters), out,
+  save_pretrained(model, trained.layout, trained.parameters.data(), out,
       {.files = {{"preprocessor_config.json", vit_preprocessor_file(vit, config.data.image_fit)}}});
 }
 }  // namespace
@@ -294,10 +290,9 @@ void export_image_run(const std::string& folder, const std::string& out) {
   if (resnet_depth_of(config, format) == 0)
     fail_user("'", folder, "': there is no model folder of its network that other programs read; `linnet export ",
         folder, " --onnx DIR` writes an ONNX file");
-  ImageSession session(config, format, false);
-  take_run_weights(session, folder);
+  const TrainedImageModel trained(folder, config, format);
   const OutputFolder made(out);
-  save_torchvision(out + "/model.safetensors", session.layout, session.store.as<float>(state::kParameters));
+  save_torchvision(out + "/model.safetensors", trained.layout, trained.parameters.data());
   format.save(out);
 }
 
@@ -306,7 +301,7 @@ TaskEvaluation evaluate_image_run(const std::string& folder, const Config& confi
   if (format.channels == 3) make_color(images);
   format.check(images, "the images to evaluate");
   ImageSession session(config, format, false);
-  take_image_weights(session, folder);
+  take_model_weights(session, folder, "", weights_of(folder));
   return session.evaluate(images);
 }
 }  // namespace linnet

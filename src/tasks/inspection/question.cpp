@@ -46,9 +46,8 @@ class Inspector {
   // Points of the path that are computed together as rows, within moderate memory.
   static int64_t rows_at_once(const Question& question) {
     constexpr int64_t kTokens = 512, kMostRows = 11;
-    size_t longest = 1;
-    for (const QuestionSequence& sequence : question.sequences) longest = std::max(longest, sequence.ids.size());
-    return std::clamp<int64_t>(kTokens / static_cast<int64_t>(longest), 1, kMostRows);
+    const auto longest = max_of<int64_t>(question.sequences, [](const auto& sequence) { return sequence.ids.size(); });
+    return std::clamp<int64_t>(kTokens / std::max<int64_t>(longest, 1), 1, kMostRows);
   }
 
   // Logits [rows, answers] at the positions in input "places": i32 [rows], indices of the flattened states.

@@ -99,15 +99,15 @@ std::vector<TargetedTokens> read_chats(
     cut += is_cut, learned += learns;
   }
   if (unclear > 0)
-    log_warning("answers that are not learned: " + std::to_string(unclear) +
-                ". Nothing stands before them, or the chat template writes it differently once they follow");
+    log_warning("answers that are not learned: ", unclear,
+        ". Nothing stands before them, or the chat template writes it differently once they follow");
   if (chats.empty())
     fail_user("'", path, "': no conversation has an answer of the assistant to learn",
         cut > 0 ? " within " + std::to_string(longest) + " tokens (" + longer_ones(longest, *language.model) + ")"
                 : "");
   if (several > 0)
-    log_info(std::to_string(several) + " of " + std::to_string(all) +
-             " conversations are learned answer by answer: the chat template writes earlier turns differently");
+    log_info(several, " of ", all,
+        " conversations are learned answer by answer: the chat template writes earlier turns differently");
   tell_cut_records(kConversations, all, cut, all - learned, longest, *language.model);
   return chats;
 }
@@ -132,8 +132,7 @@ class ChatTask : public TunedLanguageTask<TargetedTokens> {
   TaskEvaluation evaluate(const SharedWork& ranks) override { return evaluate_rows(session(), *valid_rows_, ranks); }
   std::string batches_text(const Session& session) const override {
     const ChunkOptions& chunks = static_cast<const LanguageSession&>(session).chunks;
-    return std::to_string(chunks.rows) + " rows of " + std::to_string(chunks.length) +
-           " tokens, with several conversations each";
+    return text_of_parts(chunks.rows, " rows of ", chunks.length, " tokens, with several conversations each");
   }
 
  protected:

@@ -56,8 +56,7 @@ LanguageText encode_language_text(const TextCoder& coder, const std::vector<std:
     for (const std::string& text : texts) before >= 0 ? coder.encode(text, ids) : coder.encode_whole(text, ids);
   }
   if (const int64_t unknown = coder.unknown_count(ids); unknown > 0)
-    log_warning(std::to_string(unknown) + " of " + std::to_string(ids.size()) + " characters of " + name +
-                " are not in the vocabulary");
+    log_warning(unknown, " of ", ids.size(), " characters of ", name, " are not in the vocabulary");
   return {TokenStream(ids, coder.vocab_size()), words, packed, document_tokens(coder)};
 }
 

@@ -65,7 +65,7 @@ class LanguageSession : public Session {
 
 // `linnet eval` of a run or model folder, on the file `path`, or if empty on the split that the configuration names.
 TaskEvaluation evaluate_language_model(
-    const OpenedLanguageModel& opened, const Config& config, const std::string& path, const std::string& split);
+    const std::string& folder, const Config& config, const std::string& path, const std::string& split);
 // `linnet eval` of a run of these tasks, on the file `path`, or if empty on its validation or test text.
 TaskEvaluation evaluate_chats(
     const OpenedLanguageModel& opened, const Config& config, const std::string& path, const std::string& split);

@@ -26,8 +26,8 @@ class LanguageTask : public SessionTask {
     }
     tokens_ = train_->tokens.size();
     packed_ = train_->packed || valid_->packed;
-    log_info(std::to_string(tokens_) + " tokens to train on, " + std::to_string(valid_->tokens.size()) +
-             " to choose by, of " + std::to_string(language_.coder->vocab_size()) + " kinds");
+    log_info(tokens_, " tokens to train on, ", valid_->tokens.size(), " to choose by, of ",
+        language_.coder->vocab_size(), " kinds");
   }
 
   std::string assume(const DataAtHand& data) override {
@@ -97,7 +97,8 @@ class LanguageTask : public SessionTask {
 std::unique_ptr<SessionTask> make_language_task(const Config& config) { return std::make_unique<LanguageTask>(config); }
 
 TaskEvaluation evaluate_language_model(
-    const OpenedLanguageModel& opened, const Config& config, const std::string& path, const std::string& split) {
+    const std::string& folder, const Config& config, const std::string& path, const std::string& split) {
+  const OpenedLanguageModel opened = open_language_model(folder);
   if (opened.is_run && opened.config.data.task == "chat") return evaluate_chats(opened, config, path, split);
   if (opened.is_run && opened.config.data.task == "preferences")
     return evaluate_preferences(opened, config, path, split);
@@ -106,7 +107,7 @@ TaskEvaluation evaluate_language_model(
   if (text.tokens.size() < 2) fail_user("the text to evaluate has fewer than 2 tokens");
   LanguageSession session(
       config, opened.model, {.training = false, .packed = text.packed, .documents = text.documents});
-  take_model_weights(session, opened.folder, "", opened.weights());
+  take_model_weights(session, folder, "", opened.weights());
   return session.evaluate(text);
 }
 

@@ -230,8 +230,7 @@ class PreferenceTask : public TunedLanguageTask<PreferencePair> {
   TaskEvaluation evaluate(const SharedWork& ranks) override { return session().evaluate(valid_, ranks); }
   std::string batches_text(const Session& session) const override {
     const auto& preferences = static_cast<const PreferenceSession&>(session);
-    return std::to_string(preferences.pairs) + " pairs of answers of up to " +
-           std::to_string(preferences.lengths.back()) + " tokens";
+    return text_of_parts(preferences.pairs, " pairs of answers of up to ", preferences.lengths.back(), " tokens");
   }
 
  protected:

@@ -130,8 +130,8 @@ void tell_cut_records(
     const char* what, int64_t all, int64_t cut, int64_t left_out, int64_t longest, const CausalModel& model) {
   const std::string of_all = " of " + std::to_string(all) + " " + what + " ";
   if (cut > 0)
-    log_warning(std::to_string(cut) + of_all + "are longer than " + std::to_string(longest) +
-                " tokens and are cut there (" + longer_ones(longest, model) + ")");
-  if (left_out > 0) log_warning(std::to_string(left_out) + of_all + "have nothing to learn and are left out");
+    log_warning(
+        cut, of_all, "are longer than ", longest, " tokens and are cut there (", longer_ones(longest, model), ")");
+  if (left_out > 0) log_warning(left_out, of_all, "have nothing to learn and are left out");
 }
 }  // namespace linnet

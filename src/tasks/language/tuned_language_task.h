@@ -88,7 +88,7 @@ template <class Record> class TunedLanguageTask : public SessionTask {
     language_ = make_language_model(config_, from.empty() ? open_text_coder(folder) : load_text_coder(from), from);
     std::tie(train_, valid_) = load(folder);
     count_ = std::ssize(train_);
-    log_info(std::to_string(count_) + " " + what_ + " to train on, " + std::to_string(valid_.size()) + " to choose by");
+    log_info(count_, " ", what_, " to train on, ", valid_.size(), " to choose by");
   }
 
   std::string assume(const DataAtHand& data) override {

@@ -129,8 +129,8 @@ class MaskedTask : public SessionTask {
     const PretrainedTokenizer& tokenizer = *model_.tokenizer;
     data_.emplace(load_masked_data(config_, tokenizer));
     tokens_ = data_->train.tokens.size();
-    log_info(std::to_string(tokens_) + " tokens to train on, " + std::to_string(data_->valid.tokens.size()) +
-             " to choose by, of " + std::to_string(tokenizer.vocab_size()) + " kinds");
+    log_info(tokens_, " tokens to train on, ", data_->valid.tokens.size(), " to choose by, of ", tokenizer.vocab_size(),
+        " kinds");
     masking_ = masking_options(config_, model_.model().encoder.config, tokenizer.roles(), tokenizer.vocab_size(),
         data_->train.documents.size() > 1);
   }
@@ -171,9 +171,8 @@ class MaskedTask : public SessionTask {
   std::string batches_text(const Session& session) const override {
     const MaskingOptions& masking = static_cast<const MaskedSession&>(session).masking;
     const int64_t longest = masking.lengths.back();
-    return std::to_string(masking.rows) + " x " + std::to_string(longest) + " tokens, " +
-           std::to_string(masked_places(masking, longest)) + " of a row masked, " +
-           std::to_string(masking.lengths.size()) + (masking.lengths.size() == 1 ? " shape" : " shapes");
+    return text_of_parts(masking.rows, " x ", longest, " tokens, ", masked_places(masking, longest),
+        " of a row masked, ", masking.lengths.size(), masking.lengths.size() == 1 ? " shape" : " shapes");
   }
 
  protected:

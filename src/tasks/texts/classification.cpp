@@ -48,8 +48,7 @@ std::string class_counts(const Names& labels, const Names& classes) {
   std::vector<std::pair<int64_t, std::string>> counts;
   for (const std::string& name : classes) counts.emplace_back(-std::ranges::count(labels, name), name);
   std::ranges::stable_sort(counts, {}, [](const auto& count) { return count.first; });
-  return first_names(
-      mapped(counts, [](const auto& count) { return count.second + ": " + std::to_string(-count.first); }));
+  return first_names(mapped(counts, [](const auto& count) { return text_of_parts(count.second, ": ", -count.first); }));
 }
 
 // A label that occurs once among many is more often a heading or a mistake than a class.
@@ -97,8 +96,7 @@ class Classification : public TextTask {
     return {std::move(metrics), std::move(report)};
   }
 
-  Answer answer(const std::string&, std::span<const TextRange>, std::span<const float> logits, const Names& outputs,
-      int64_t top) const override {
+  Answer answer(const std::string&, Offsets, Logits logits, const Names& outputs, int64_t top) const override {
     return class_answer(softmax_rows({logits.begin(), logits.end()}, outputs.size()), outputs, top);
   }
   Names heading(const Names&, int64_t top) const override { return class_heading(top); }

@@ -96,9 +96,8 @@ class Embeddings : public TextTask {
         config.data.batch_size * config.train.accumulate_steps == 1)
       fail_user("embeddings learn of the other pairs of a batch, and batch_size = 1 has none");
     if (const int64_t shards = config.train.data_shards; valid && shards > 1 && encoder.training_loss.is_of_batch())
-      log_warning("each text is compared with the " + std::to_string(config.data.batch_size) +
-                  " of its shard, not with the batch's " + std::to_string(shards * config.data.batch_size) +
-                  ": a larger batch_size makes up for it");
+      log_warning("each text is compared with the ", config.data.batch_size, " of its shard, not with the batch's ",
+          shards * config.data.batch_size, ": a larger batch_size makes up for it");
     // Validation examples of another form get a loss that fits them.
     const TextRecords& judged = valid ? *valid : train;
     encoder.evaluation_loss = loss_of(config.embeddings, judged, width);

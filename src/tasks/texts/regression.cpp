@@ -70,8 +70,7 @@ class Regression : public TextTask {
         {{"pearson", pearson / count}, {"spearman", spearman / count}, {"mse", square / all}, {"mae", absolute / all}}};
   }
 
-  Answer answer(const std::string&, std::span<const TextRange>, std::span<const float> logits, const Names&,
-      int64_t) const override {
+  Answer answer(const std::string&, Offsets, Logits logits, const Names&, int64_t) const override {
     Answer answer{.cells = mapped(logits, cell)};
     if (logits.size() == 1) answer.json["number"] = logits[0];
     else answer.json["numbers"] = std::vector<float>(logits.begin(), logits.end());

@@ -77,8 +77,7 @@ class SeveralLabels : public TextTask {
       most = std::max(most, labels.size());
     }
     if (names.empty()) fail_user("'", path, "' has no label");
-    log_info(std::to_string(names.size()) + " labels, up to " + std::to_string(most) +
-             " at once: " + first_names({names.begin(), names.end()}));
+    log_info(names.size(), " labels, up to ", most, " at once: ", first_names({names.begin(), names.end()}));
     return {names.begin(), names.end()};
   }
 
@@ -109,8 +108,7 @@ class SeveralLabels : public TextTask {
         std::move(report)};
   }
 
-  Answer answer(const std::string&, std::span<const TextRange>, std::span<const float> logits, const Names& outputs,
-      int64_t) const override {
+  Answer answer(const std::string&, Offsets, Logits logits, const Names& outputs, int64_t) const override {
     std::string names, chances;
     Answer answer;
     answer.json["labels"] = Json::array();

@@ -58,16 +58,12 @@ std::vector<int64_t> text_lengths(const Config& config, const TextClassifier& mo
 }
 
 bool is_text_classifier_folder(const std::string& folder) {
-  if (RunFolder(folder).has_config() || !is_pretrained_folder(folder)) return false;
-  const ConfigFile config(folder + "/config.json");
-  const auto head = named_head(config);
-  return (head == ModelHead::kClasses || head == ModelHead::kTokenClasses || head == ModelHead::kSpans) &&
-         find_family(config).kind == FamilyKind::kEncoder;
+  return is_model_folder(
+      folder, FamilyKind::kEncoder, {ModelHead::kClasses, ModelHead::kTokenClasses, ModelHead::kSpans});
 }
 
 bool is_sentence_folder(const std::string& folder) {
-  return !RunFolder(folder).has_config() && is_pretrained_folder(folder) && !sentence_files(folder).empty() &&
-         find_family(ConfigFile(folder + "/config.json")).kind == FamilyKind::kEncoder;
+  return !sentence_files(folder).empty() && is_model_folder(folder, FamilyKind::kEncoder);
 }
 
 bool marks_spans(const std::string& folder) {

@@ -57,27 +57,24 @@ TextExamples TextTask::encode(const TextRecords& records, const PretrainedTokeni
     examples.add(std::move(encoding.ids), labels);
   }
   if (cut > 0)
-    log_warning(std::to_string(cut) + " of " + std::to_string(records.records.size()) + " texts are longer than " +
-                std::to_string(longest) + " tokens and are cut there" +
-                (is_of_tokens() ? "; words beyond are neither learned nor judged" : "") +
-                " (--set context=N takes longer ones, up to the model's)");
+    log_warning(cut, " of ", records.records.size(), " texts are longer than ", longest, " tokens and are cut there",
+        is_of_tokens() ? "; words beyond are neither learned nor judged" : "",
+        " (--set context=N takes longer ones, up to the model's)");
   return examples;
 }
 
 std::vector<Answer> TextTask::answers(const TextRecords& records, const TextExamples& examples,
     std::span<const std::vector<float>> logits, const Names& outputs, const Config&, int64_t top) const {
   return mapped(records.records.size(), [&](size_t i) {
-    return answer(records.records[i].text,
-        is_of_tokens() ? std::span<const TextRange>(examples.offsets[i]) : std::span<const TextRange>(), logits[i],
-        outputs, top);
+    return answer(
+        records.records[i].text, is_of_tokens() ? Offsets(examples.offsets[i]) : Offsets(), logits[i], outputs, top);
   });
 }
 
 std::vector<float> TextTask::label(const TextRecord&, const Encoding&, const Names&) const {
   fail_internal("a task encodes its records, or labels them");
 }
-Answer TextTask::answer(
-    const std::string&, std::span<const TextRange>, std::span<const float>, const Names&, int64_t) const {
+Answer TextTask::answer(const std::string&, Offsets, Logits, const Names&, int64_t) const {
   fail_internal("a task answers one text, or all");
 }
 

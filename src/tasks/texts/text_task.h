@@ -23,6 +23,8 @@ std::vector<std::string> class_heading(int64_t top);
 // By names that `metric` in the configuration may have.
 using Metrics = std::vector<std::pair<std::string, double>>;
 using Names = std::vector<std::string>;
+using Logits = std::span<const float>;
+using Offsets = std::span<const TextRange>;
 
 struct Measures {
   Metrics metrics;
@@ -66,8 +68,8 @@ class TextTask {
       std::span<const std::vector<float>> predicted, const Names& outputs, const Config& config) const = 0;
   // The answer for a text from its logits [outputs] or [tokens, outputs], with the tokens' `offsets` if they have
   // classes; or the answers for all records.
-  virtual Answer answer(const std::string& text, std::span<const TextRange> offsets, std::span<const float> logits,
-      const Names& outputs, int64_t top) const;
+  virtual Answer answer(
+      const std::string& text, Offsets offsets, Logits logits, const Names& outputs, int64_t top) const;
   virtual std::vector<Answer> answers(const TextRecords& records, const TextExamples& examples,
       std::span<const std::vector<float>> logits, const Names& outputs, const Config& config, int64_t top) const;
   virtual Names heading(const Names& outputs, int64_t top) const = 0;  // of the answers' cells

@@ -178,9 +178,8 @@ class TextTraining : public SessionTask {
     valid_records_ = std::move(valid);
     count_ = train_.size();
     weigh_classes();
-    log_info(std::to_string(count_) + (pairs_ ? " pairs of texts" : " texts") + " to train on, " +
-             std::to_string(valid_.size()) + " to choose by" +
-             (task_.problem == TextProblem::kOneClass ? ", of " + std::to_string(outputs_.size()) + " classes" : ""));
+    log_info(count_, pairs_ ? " pairs of texts" : " texts", " to train on, ", valid_.size(), " to choose by",
+        task_.problem == TextProblem::kOneClass ? ", of " + std::to_string(outputs_.size()) + " classes" : "");
   }
 
   std::string assume(const DataAtHand& data) override {
@@ -238,9 +237,8 @@ class TextTraining : public SessionTask {
 
   std::string batches_text(const Session& session) const override {
     const auto& texts = static_cast<const TextSession&>(session);
-    return std::to_string(texts.rows) + " texts of up to " + std::to_string(texts.lengths.back()) + " tokens, " +
-           std::to_string(outputs_.size()) +
-           (task_.labels == LabelForm::Kind::kNumbers || pairs_ ? " outputs" : " classes");
+    return text_of_parts(texts.rows, " texts of up to ", texts.lengths.back(), " tokens, ", outputs_.size(),
+        task_.labels == LabelForm::Kind::kNumbers || pairs_ ? " outputs" : " classes");
   }
 
  protected:
@@ -315,7 +313,7 @@ class TextTraining : public SessionTask {
       // Names differ from other words by their capitals.
       const bool lowercase = task_.problem != TextProblem::kTokenClasses;
       tokenizer_ = train_wordpiece(texts, {.vocab_size = config_.data.vocab_size, .lowercase = lowercase});
-      log_info("a vocabulary of " + std::to_string(tokenizer_->vocab_size()) + " pieces was learned of the texts");
+      log_info("a vocabulary of ", tokenizer_->vocab_size(), " pieces was learned of the texts");
     }
     model_ = new_pretrained(describe_model(tokenizer_->vocab_size(), tokenizer_->roles().pad));
   }
@@ -364,7 +362,6 @@ void export_classification_run(const std::string& folder, const std::string& out
 TaskEvaluation evaluate_texts_of(
     const std::string& folder, const Config& config, const std::string& path, const std::string& split) {
   OpenedTextClassifier opened = open_text_classifier(folder);
-  if (path.empty() && !opened.is_run) fail_user("'", folder, "' is a model; --data names a text");
   const TextTask& task = text_task(opened);
   const TextRecords records = !path.empty() ? task.read(path, config.data)
                               : split == "valid"

@@ -47,7 +47,7 @@ class TokenClassification : public TextTask {
     Names names;
     if (tags.erase("O") > 0) names.emplace_back("O");
     names.insert(names.end(), tags.begin(), tags.end());
-    log_info(std::to_string(names.size()) + " tags");
+    log_info(names.size(), " tags");
     return names;
   }
 
@@ -86,8 +86,7 @@ class TokenClassification : public TextTask {
   }
 
   // Entities with offsets in code points, like Python's, and their words' mean probability.
-  Answer answer(const std::string& text, std::span<const TextRange> offsets, std::span<const float> logits,
-      const Names& outputs, int64_t) const override {
+  Answer answer(const std::string& text, Offsets offsets, Logits logits, const Names& outputs, int64_t) const override {
     const std::vector<TextRange> words = split_words(text);
     const std::vector<int64_t> first = first_tokens(words, offsets);
     const std::vector<double> all = softmax_rows({logits.begin(), logits.end()}, outputs.size());

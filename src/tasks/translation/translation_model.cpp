@@ -136,10 +136,7 @@ TranslationModel load_translation_run(const Config& config, const std::string& f
   return model;
 }
 
-bool is_translation_folder(const std::string& folder) {
-  if (!is_pretrained_folder(folder) || RunFolder(folder).has_config()) return false;
-  return find_family(ConfigFile(folder + "/config.json")).kind == FamilyKind::kEncoderDecoder;
-}
+bool is_translation_folder(const std::string& folder) { return is_model_folder(folder, FamilyKind::kEncoderDecoder); }
 
 Config translation_folder_config(const std::string& folder) {
   Config config;

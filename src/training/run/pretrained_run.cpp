@@ -54,6 +54,18 @@ std::optional<Config> run_config(const std::string& folder) {
   return run.load_config();
 }
 
+bool is_run_of(const std::string& folder, TaskKind kind) {
+  const RunFolder run(folder);
+  return run.has_config() && task_kind(run.load_config()) == kind;
+}
+
+bool is_model_folder(const std::string& folder, FamilyKind kind, std::initializer_list<ModelHead> heads) {
+  if (RunFolder(folder).has_config() || !is_pretrained_folder(folder)) return false;
+  const ConfigFile config(folder + kConfigFile);
+  const std::optional<ModelHead> head = named_head(config);
+  return (heads.size() == 0 || (head && contains(heads, *head))) && find_family(config).kind == kind;
+}
+
 LoadWeights weights_of(const std::string& folder, const PretrainedModel* model) {
   return [folder, model](const ParameterLayout& layout, const ParameterTarget& parameters) {
     if (model) load_parameters(*model, layout, parameters);

@@ -9,11 +9,13 @@
 namespace linnet {
 class TrainingState;
 
-using LoadWeights = std::function<void(const ParameterLayout& layout, const ParameterTarget& parameters)>;
 // The best weights of the run in `folder`; with `model`, those of the folder that `model` was opened from.
 LoadWeights weights_of(const std::string& folder, const PretrainedModel* model = nullptr);
 // The configuration of a run folder; empty for a model folder. User error for a folder that is neither.
 std::optional<Config> run_config(const std::string& folder);
+bool is_run_of(const std::string& folder, TaskKind kind);
+// Whether it is a model folder, not a run, of that kind and, unless they are empty, with one of these heads.
+bool is_model_folder(const std::string& folder, FamilyKind kind, std::initializer_list<ModelHead> heads = {});
 
 // A model for use: a run's, or a model folder's. `Model` has the parts `model` and `pretrained`.
 template <class Model> struct Opened : Model {
