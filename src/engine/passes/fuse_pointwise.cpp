@@ -22,7 +22,7 @@ namespace {
 constexpr size_t kMostOperands = 8, kMostInstructions = 32;  // longer ones save little memory traffic
 // Sums of fewer columns take longer together with their values. Of expressions that are computed again: their
 // instructions, and how often each operand is repeated at least.
-constexpr int64_t kFewColumns = 8, kRepeated = 8;
+constexpr int64_t kFewColumns = 8, kRepeated = 4;
 constexpr size_t kShort = 6;
 
 // The operand of a repetition by one; other operands as they are.
@@ -102,31 +102,35 @@ class Sums final : public Fusion {
 
   bool take(const Node& node) override {
     if (!is(node, kReduce) || node.attrs.as<ReduceAttrs>().kind != Reduction::kSum) return false;
-    const Node* producer = rewriter_.lone_producer(node.in[0], kPointwise);
     const TensorType &full = graph_.value(node.in[0]).type, &sums = graph_.value(node.out[0]).type;
-    if (!producer || full.dtype != DType::kF32 || sums.dtype != DType::kF32) return false;
+    if (full.dtype != DType::kF32 || sums.dtype != DType::kF32) return false;
     if (const int64_t width = reduction_sizes(sums.shape, full.shape).width; width > 1 && width < kFewColumns)
       return false;
-    Expression expression = producer->attrs.as<PointwiseAttrs>().expression;
-    std::vector<Tensor> in = rewriter_.operands(*producer);
+    const Tensor values = rewriter_[node.in[0]];
+    const bool is_lone = rewriter_.lone_producer(node.in[0], kPointwise);
+    bool is_joined = false;
+    Expression expression{{{.function = Scalar::kInput, .a = 0}}};
+    std::vector<Tensor> in{values};
     for (size_t k = 0; k < in.size();) {
       in[k] = before_repetition(in[k]);
-      const Node* repeats = node_if(producer_of(in[k]), kPointwise);
-      if (!repeats || reads(in[k]) > full.shape.elements() / kRepeated ||
-          in.size() + repeats->in.size() > kMostOperands) {
+      const Node* producer = node_if(producer_of(in[k]), kPointwise);
+      const bool is_first = is_lone && in[k].id == values.id;
+      if (!producer || (!is_first && reads(in[k]) > full.shape.elements() / kRepeated) ||
+          in.size() + producer->in.size() > kMostOperands + 1) {
         ++k;
         continue;
       }
-      const Expression& first = repeats->attrs.as<PointwiseAttrs>().expression;
-      std::vector<Tensor> joined = rewriter_.operands(*repeats);
+      const Expression& first = producer->attrs.as<PointwiseAttrs>().expression;
+      std::vector<Tensor> joined = rewriter_.operands(*producer);
       expression = join(first, static_cast<int>(joined.size()), expression, static_cast<int>(k));
       for (size_t j = 0; j < in.size(); ++j)
         if (j != k) joined.push_back(in[j]);
-      in = std::move(joined), k = 0;
+      in = std::move(joined), k = 0, is_joined = true;
     }
     merge_equal_operands(expression, in);
     const PointwiseSumAttrs attrs{expression, full.shape, sums.shape};
-    if (expression.code.size() > kMostInstructions || !has_kernel(node, kPointwiseSum, attrs, in)) return false;
+    if (!is_joined || expression.code.size() > kMostInstructions || !has_kernel(node, kPointwiseSum, attrs, in))
+      return false;
     rewriter_.replace(node, kPointwiseSum, in, attrs);
     return true;
   }

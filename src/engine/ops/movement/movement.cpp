@@ -159,6 +159,7 @@ struct Block {
         shape.push_back(size), from.push_back(from_strides[axis]), to.push_back(to_strides[axis]);
       }
     }
+    if (shape.rank() == 0) shape.push_back(1), from.push_back(1), to.push_back(1);
     const int second = shape.rank() - 2;
     for (int axis = 0; axis < second; ++axis)
       if (from[axis] == 1)
@@ -168,9 +169,10 @@ struct Block {
         }
   }
 
-  template <class Word> void copy(const Word* source, Word* target) const {
+  template <class Word> void copy(const std::byte* first, std::byte* result) const {
+    const auto* source = reinterpret_cast<const Word*>(first);
+    auto* target = reinterpret_cast<Word*>(result);
     const int last = shape.rank() - 1;
-    if (last < 0) return void(*target = *source);
     if (last == 0) return copy_run(source, from[0], target, to[0], shape[0]);
     std::array<int64_t, kMaxRank> index{};
     for (;;) {
@@ -202,30 +204,30 @@ struct Block {
 // Splits the copy into tasks along its longest axis but the last; rows that are turned, kRowsTurned at a time.
 void copy_view(const Shape& shape, const TensorView& from, int64_t from_offset, const Shape& from_strides,
     const TensorView& to, int64_t to_offset, const Shape& to_strides, ThreadPool& pool) {
-  const auto copy = [&]<class Word>(const Word* source, Word* target) {
-    if (shape.elements() == 0) return;
-    source += from_offset, target += to_offset;
-    if (source == target && from_strides == to_strides) return;  // the views pass made them one
-    const Block block(shape, from_strides, to_strides);
-    if (block.shape.rank() < 2) return block.copy(source, target);
-    int longest = 0;
-    for (int axis = 1; axis + 1 < block.shape.rank(); ++axis)
-      if (block.shape[axis] > block.shape[longest]) longest = axis;
-    const int64_t size = block.shape[longest], rows = block.from[longest] == 1 ? kRowsTurned : 1;
-    const int64_t pieces = ceil_div(size, rows);
-    for_ranges(pool, pieces, shape.elements() / pieces, [&](int64_t begin, int64_t end) {
-      begin *= rows, end = std::min(end * rows, size);
-      Block part = block;
-      part.shape.set(longest, end - begin);
-      part.copy(source + begin * block.from[longest], target + begin * block.to[longest]);
-    });
-  };
-  switch (from.element_size()) {
-    case 8: return copy(from.as<const uint64_t>(), to.as<uint64_t>());
-    case 4: return copy(from.as<const uint32_t>(), to.as<uint32_t>());
-    case 2: return copy(from.as<const uint16_t>(), to.as<uint16_t>());
-    default: return copy(from.as<const uint8_t>(), to.as<uint8_t>());
-  }
+  const auto bytes = static_cast<int64_t>(from.element_size());
+  const std::byte* source = from.as<const std::byte>() + from_offset * bytes;
+  std::byte* target = to.as<std::byte>() + to_offset * bytes;
+  if (shape.elements() == 0 || (source == target && from_strides == to_strides))
+    return;  // the views pass made them one
+  const Block block(shape, from_strides, to_strides);
+  int longest = 0;
+  for (int axis = 1; axis + 1 < block.shape.rank(); ++axis)
+    if (block.shape[axis] > block.shape[longest]) longest = axis;
+  const int64_t size = block.shape[longest], rows = block.from[longest] == 1 ? kRowsTurned : 1;
+  const int64_t pieces = ceil_div(size, rows);
+  for_ranges(pool, pieces, shape.elements() / pieces, [&](int64_t begin, int64_t end) {
+    begin *= rows, end = std::min(end * rows, size);
+    Block part = block;
+    part.shape.set(longest, end - begin);
+    const std::byte* at = source + begin * block.from[longest] * bytes;
+    std::byte* result = target + begin * block.to[longest] * bytes;
+    switch (bytes) {
+      case 8: return part.copy<uint64_t>(at, result);
+      case 4: return part.copy<uint32_t>(at, result);
+      case 2: return part.copy<uint16_t>(at, result);
+      default: return part.copy<uint8_t>(at, result);
+    }
+  });
 }
 
 void run_split(const KernelArgs& args) {
