@@ -25,10 +25,11 @@ constexpr size_t kMostOperands = 8, kMostInstructions = 32;  // longer ones save
 constexpr int64_t kFewColumns = 8, kRepeated = 4;
 constexpr size_t kShort = 6;
 
-// The operand of a repetition by one; other operands as they are.
-Tensor before_repetition(Tensor operand) {
-  const Node* broadcast = node_if(producer_of(operand), kBroadcast);
-  return broadcast ? Tensor{operand.graph, broadcast->in[0]} : operand;
+// The operand of a repetition, if it can be repeated to `full` by an op that reads it; else x.
+Tensor before_repetition(Tensor x, const Shape& full) {
+  const Node* broadcast = node_if(producer_of(x), kBroadcast);
+  const Tensor small = broadcast ? Tensor{x.graph, broadcast->in[0]} : x;
+  return find_broadcast(small.shape(), full) ? small : x;
 }
 
 void merge_equal_operands(Expression& expression, std::vector<Tensor>& in) {
@@ -85,7 +86,7 @@ class Pointwise final : public Fusion {
     const auto is_full = [&](Tensor x) { return x.shape() == graph_.value(node.out[0]).type.shape; };
     for (Tensor& operand : in) {
       if (!is_full(operand)) continue;
-      const Tensor repeated = std::exchange(operand, before_repetition(operand));
+      const Tensor repeated = std::exchange(operand, before_repetition(operand, operand.shape()));
       // Another operand must give the shape.
       if (std::ranges::none_of(in, is_full) || !has_kernel(node, kPointwise, PointwiseAttrs{expression}, in))
         operand = repeated;
@@ -112,10 +113,10 @@ class Sums final : public Fusion {
     Expression expression{{{.function = Scalar::kInput, .a = 0}}};
     std::vector<Tensor> in{values};
     for (size_t k = 0; k < in.size();) {
-      in[k] = before_repetition(in[k]);
+      in[k] = before_repetition(in[k], full.shape);
       const Node* producer = node_if(producer_of(in[k]), kPointwise);
       const bool is_first = is_lone && in[k].id == values.id;
-      if (!producer || (!is_first && reads(in[k]) > full.shape.elements() / kRepeated) ||
+      if (!producer || in[k].shape() != full.shape || (!is_first && reads(in[k]) > full.shape.elements() / kRepeated) ||
           in.size() + producer->in.size() > kMostOperands + 1) {
         ++k;
         continue;
@@ -137,7 +138,7 @@ class Sums final : public Fusion {
 
   // Elements to read in order to compute x again, at most its own.
   static int64_t reads(Tensor x, int depth = 2) {
-    x = before_repetition(x);
+    x = before_repetition(x, x.shape());
     const Node* node = node_if(producer_of(x), kPointwise);
     if (!node || depth == 0 || node->attrs.as<PointwiseAttrs>().expression.code.size() > kShort)
       return x.shape().elements();

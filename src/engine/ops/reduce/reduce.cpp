@@ -119,17 +119,20 @@ void run_of_rows(const KernelArgs& args) {
 // Columns that are reduced together; sums in double.
 constexpr int64_t kColumns = 64;
 
+[[gnu::noinline]] void max_columns(const float* x, float* y, int64_t rows, int64_t stride, int64_t columns) {
+  std::fill_n(y, columns, -std::numeric_limits<float>::infinity());
+  for (int64_t k = 0; k < rows; ++k, x += stride)
+    for (int64_t j = 0; j < columns; ++j) y[j] = x[j] > y[j] || x[j] != x[j] ? x[j] : y[j];
+}
+
 void run_column_maximum(const KernelArgs& args) {
   const auto [outer, rows, width] = sizes_of(args);
   const int64_t pieces = ceil_div(width, kColumns);
   for_each_index(
       args.pool, outer * pieces, rows * std::min(width, kColumns), [&, rows = rows, width = width](int64_t task) {
-        const int64_t at = task / pieces, first = task % pieces * kColumns, columns = std::min(kColumns, width - first);
-        const auto* x = args.in[0].as<const float>() + at * rows * width + first;
-        auto* y = args.out[0].as<float>() + at * width + first;
-        std::fill_n(y, columns, -std::numeric_limits<float>::infinity());
-        for (int64_t k = 0; k < rows; ++k, x += width)
-          for (int64_t j = 0; j < columns; ++j) y[j] = x[j] > y[j] || x[j] != x[j] ? x[j] : y[j];
+        const int64_t at = task / pieces, first = task % pieces * kColumns;
+        max_columns(args.in[0].as<const float>() + at * rows * width + first,
+            args.out[0].as<float>() + at * width + first, rows, width, std::min(kColumns, width - first));
       });
 }
 
