@@ -232,6 +232,7 @@ template <bool kSquares = false> double SumInDouble(int64_t count, const float* 
     s2 = add(s2, x + i + 2 * lanes);
     s3 = add(s3, x + i + 3 * lanes);
   }
+  for (; i + lanes <= count; i += lanes) s0 = add(s0, x + i);
   double total = hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
   for (; i < count; ++i) total += kSquares ? static_cast<double>(x[i]) * x[i] : x[i];
   return total;

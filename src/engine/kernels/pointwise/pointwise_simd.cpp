@@ -192,23 +192,35 @@ class Task {
   // to[j] = operand[(first + j) / run]
   void Spread(const PointwiseOperand& operand, int64_t first, int64_t length, float* to) const {
     const int64_t run = call_.n / operand.size;
-    for (int64_t j = 0; j < length;) {
-      const int64_t row = (first + j) / run, piece = std::min((row + 1) * run - first - j, length - j);
-      ForRow(piece,
-          [value = SetAll(operand.data[row]), to = to + j](const auto& at) LINNET_LAMBDA { at.store(value, to); });
-      j += piece;
+    int64_t row = first / run, left = run - first % run;
+    for (float* end = to + length; to < end; ++row, left = run) {
+      const int64_t piece = std::min<int64_t>(left, end - to);
+      ForRow(piece, [value = SetAll(operand.data[row]), to](const auto& at) LINNET_LAMBDA { at.store(value, to); });
+      to += piece;
     }
   }
 
-  // to[j] = the repeated rows of the operand from element `first` on
+  // to[j] = the repeated rows of the operand from element `first` on. Copies of a row are copied from the first one,
+  // twice as many each time.
   void Interleave(const PointwiseOperand& operand, int64_t first, int64_t length, float* to) const {
-    const int64_t period = call_.n / operand.size * operand.row;
-    int64_t row = first / period * operand.row, left = period - first % period, element = first % operand.row;
-    for (int64_t j = 0; j < length; element = 0) {
-      const int64_t piece = std::min(operand.row - element, length - j);
-      Widen(operand.data + (row + element), piece, to + j);
-      j += piece, left -= piece;
-      if (left == 0) row += operand.row, left = period;
+    const int64_t row = operand.row, period = call_.n / operand.size * row;
+    StoredFloats from = operand.data + first / period * row;
+    int64_t left = period - first % period, element = first % row;
+    for (float* end = to + length; to < end; from = from + row, left = period) {
+      float* group = to + std::min<int64_t>(left, end - to);
+      const auto widen = [&](int64_t at) {
+        const int64_t piece = std::min<int64_t>(row - at, group - to);
+        Widen(from + at, piece, to);
+        to += piece;
+      };
+      if (element > 0) widen(std::exchange(element, 0));
+      const float* rows = to;
+      if (to < group) widen(0);
+      while (to < group) {
+        const int64_t piece = std::min<int64_t>(to - rows, group - to);
+        std::copy_n(rows, piece, to);
+        to += piece;
+      }
     }
   }
 
