@@ -120,20 +120,6 @@ Tensor elementwise_of(const OnnxCall& call, std::vector<Tensor> x, const Formula
   Shape full = broadcast_shape(call, shapes);
   std::vector<int> order;
   const bool is_moved = undo_moves(x, full, order);
-  if (is_moved) {
-    for (Tensor& tensor : x)
-      if (tensor.shape().rank() == full.rank() && !find_broadcast(tensor.shape(), full))
-        tensor = broadcast_to(tensor, full);
-  } else {
-    bool has_full = false;
-    for (Tensor& tensor : x) {
-      if (tensor.shape().rank() > 0 && tensor.shape().rank() < full.rank() && tensor.shape().elements() > 1)
-        tensor = reshape(tensor, with_rank(tensor.shape(), full.rank()));
-      if (!find_broadcast(tensor.shape(), full)) tensor = broadcast_to(tensor, full);
-      has_full = has_full || tensor.shape() == full;
-    }
-    if (!has_full) x[0] = broadcast_to(x[0], full);
-  }
   FormulaBuilder f;
   std::vector<Number> elements;
   std::vector<Tensor> operands;  // without repeats

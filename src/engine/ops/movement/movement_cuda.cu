@@ -60,46 +60,10 @@ void run_permute(const KernelArgs& args) {
       args.out[0].strides);
 }
 
-// Four elements of the result. Element i is element i / repeat % size of the operand: a scalar repeats for all.
-template <class Word> LINNET_DEVICE void broadcast_four(
-    int64_t i, int64_t count, int64_t size, int64_t repeat, bool aligned, const Word* from, Word* to) {
-  const int64_t begin = i * 4;
-  const auto [run, in_run] = divided(begin, repeat);
-  int64_t location = divided(run, size).remainder, left = repeat - in_run;
-  Four<Word> four;
-#pragma unroll
-  for (int k = 0; k < 4; ++k) {
-    four.at[k] = from[location];
-    if (--left == 0) left = repeat, location = location + 1 == size ? 0 : location + 1;
-  }
-  if (aligned && begin + 4 <= count) {
-    *reinterpret_cast<Four<Word>*>(to + begin) = four;
-    return;
-  }
-#pragma unroll
-  for (int k = 0; k < 4; ++k)
-    if (begin + k < count) to[begin + k] = four.at[k];
-}
-
-template <class Word> void broadcast_words(const KernelArgs& args) {
-  const int64_t count = args.out[0].elements(), size = args.in[0].elements();
-  const Broadcast kind = *find_broadcast(args.in[0].shape(), args.out[0].shape());
-  Word* to = args.out[0].as<Word>();
-  launch_elements<broadcast_four<Word>>(args.device, (count + 3) / 4, count, size,
-      kind == Broadcast::kPrefix ? count / size : 1, aligned4(to), args.in[0].as<Word>(), to);
-}
-
 void run_broadcast(const KernelArgs& args) {
   const TensorView &in = args.in[0], &out = args.out[0];
-  if (out.elements() == 0) return;
-  if (find_broadcast(in.shape(), out.shape()) == Broadcast::kMiddle)
-    return copy_strided(args.device, out.shape(), in.element_size(), in.data,
-        repeated_strides(in.shape(), in.strides, out.shape()), out.data, out.strides);
-  switch (in.element_size()) {
-    case 4: return broadcast_words<uint32_t>(args);
-    case 2: return broadcast_words<uint16_t>(args);
-    default: return broadcast_words<uint8_t>(args);
-  }
+  copy_strided(args.device, out.shape(), in.element_size(), in.data,
+      repeated_strides(in.shape(), in.strides, out.shape()), out.data, out.strides);
 }
 
 template <class Word> void fill_words(const KernelArgs& args, Word value) {
