@@ -103,18 +103,22 @@ int64_t operand_index(const PointwiseOperand& operand, int64_t i, int64_t n) {
   return 0;
 }
 
+// The expression's value at element i of n.
+template <class T> T value_at(const KernelArgs& args, const Expression& expression,
+    const std::array<PointwiseOperand, kMaxOperands>& operands, int64_t i, int64_t n) {
+  std::array<T, kMaxOperands> inputs;
+  for (size_t k = 0; k < args.in.size(); ++k) inputs[k] = args.in[k].as<const T>()[operand_index(operands[k], i, n)];
+  return evaluate_scalar(expression, inputs.data());
+}
+
 void run_pointwise_reference(const KernelArgs& args) {
   const Expression& expression = args.attrs<PointwiseAttrs>().expression;
   const TensorView& out = args.out[0];
   const int64_t n = out.elements();
   const auto operands = operands_of(args, out.shape());
   for_float(out.type.dtype, [&]<class T>() {
-    for_each_index(args.pool, n, 16 * std::ssize(expression.code), [&](int64_t i) {
-      std::array<T, kMaxOperands> inputs;
-      for (size_t k = 0; k < args.in.size(); ++k)
-        inputs[k] = args.in[k].as<const T>()[operand_index(operands[k], i, n)];
-      out.as<T>()[i] = evaluate_scalar(expression, inputs.data());
-    });
+    for_each_index(args.pool, n, 16 * std::ssize(expression.code),
+        [&](int64_t i) { out.as<T>()[i] = value_at<T>(args, expression, operands, i, n); });
   });
 }
 
@@ -130,6 +134,19 @@ std::vector<TensorType> infer_pointwise_sum(const InferArgs& args) {
     expect(is_float(in.dtype) && find_broadcast(in.shape, attrs.full), "got ", in, " for values of ", attrs.full);
   expect(!args.in.empty() && find_broadcast(attrs.shape, attrs.full), "cannot sum ", attrs.full, " to ", attrs.shape);
   return {{args.in[0].dtype, attrs.shape}};
+}
+
+void run_pointwise_sum_reference(const KernelArgs& args) {
+  const auto& attrs = args.attrs<PointwiseSumAttrs>();
+  const auto [outer, rows, width] = reduction_sizes(attrs.shape, attrs.full);
+  const auto operands = operands_of(args, attrs.full);
+  for_float(args.out[0].type.dtype, [&, rows = rows, width = width]<class T>() {
+    for (int64_t i = 0; i < args.out[0].elements(); ++i)
+      args.out[0].as<T>()[i] = static_cast<T>(sum_of<double>(rows, [&](int64_t row) {
+        const int64_t at = (i / width * rows + row) * width + i % width;
+        return value_at<T>(args, attrs.expression, operands, at, attrs.full.elements());
+      }));
+  });
 }
 
 bool sums_to_f32(const KernelQuery& query) { return all_f32_or_bf16(query) && query.out[0].dtype == DType::kF32; }
@@ -270,5 +287,6 @@ Tensor gelu(At x) { return pointwise(gelu_expression(), std::array{x.value}, x.w
 Tensor gelu_tanh(At x) { return pointwise(gelu_tanh_expression(), std::array{x.value}, x.where); }
 
 LINNET_KERNELS(pointwise, {"simd", run_pointwise, all_f32_or_bf16}, {"reference", run_pointwise_reference})
-LINNET_KERNELS(pointwise_sum, {"simd", run_pointwise_sum, sums_to_f32, pointwise_sum_bytes})
+LINNET_KERNELS(pointwise_sum, {"simd", run_pointwise_sum, sums_to_f32, pointwise_sum_bytes},
+    {"reference", run_pointwise_sum_reference})
 }  // namespace linnet
