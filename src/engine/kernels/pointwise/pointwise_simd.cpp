@@ -41,6 +41,7 @@ struct PointwiseCall {
   int64_t n, block;
   MutableStoredFloats out;
   int64_t rows = 0, width = 0;  // of sums
+  bool is_operand = false;      // sums of the operand's own elements
 
   // Elements of the block that begins at `first`. A block of sums has some whole [rows, width], or a part of one, so
   // that its sums do not depend on where a task begins.
@@ -265,6 +266,7 @@ class Task {
 
   void RunBlock(int64_t first, int64_t length) {  // `length`: whole vectors
     for (int k = 0; k < call_.operand_count; ++k) streams_[k] = Locate(k, first, length);
+    if (call_.is_operand) return AddUp(first, length, streams_[0].data);
     if (!result_) return RunSteps(length, call_.out.f32() + first);
     RunSteps(length, result_);
     if (sums_) return AddUp(first, length, result_);
@@ -281,6 +283,7 @@ class Task {
       hn::StoreU(LoadPart(streams_[k].data, count), FloatTag(), copies[k]);
       streams_[k].data = copies[k];
     }
+    if (call_.is_operand) return AddUp(first, count, streams_[0].data);
     RunSteps(kFloatLanes, result);
     if (sums_) return AddUp(first, count, result);
     PartLanes{0, count}.store(LoadFloats(result), call_.out + first);
@@ -434,7 +437,7 @@ PointwiseCall call_of(int64_t n, const Expression& expression, std::span<const P
 
 // Parts of each [rows, width] whose sums are computed apart: enough for any number of threads.
 int64_t sum_parts(int64_t outer, int64_t rows, int64_t width) {
-  const int64_t most = std::min(ceil_div(rows * width, 16 * kBlock), ceil_div(64, std::max<int64_t>(outer, 1)));
+  const int64_t most = std::min(ceil_div(rows * width, 16 * kBlock), ceil_div(32, std::max<int64_t>(outer, 1)));
   return std::clamp<int64_t>(most, 1, std::max<int64_t>(rows, 1));
 }
 }  // namespace
@@ -462,6 +465,8 @@ void pointwise_sum(int64_t outer, int64_t rows, int64_t width, const Expression&
   if (n > 0) {
     PointwiseCall call = call_of(n, expression, operands, out, true);
     call.rows = rows, call.width = width;
+    call.is_operand = expression.code.size() == 1 && expression.code[0].function == Scalar::kInput &&
+                      call.operands[0].broadcast != Broadcast::kScalar;
     const auto begin_of = [&](int64_t part) { return (part / parts * rows + rows * (part % parts) / parts) * width; };
     for_ranges(pool, outer * parts, rows * width / parts, [&](int64_t begin, int64_t end) {
       for (int64_t part = begin, last = 0; part < end; part = last) {
@@ -472,11 +477,11 @@ void pointwise_sum(int64_t outer, int64_t rows, int64_t width, const Expression&
     });
   }
   for_ranges(pool, outer, parts * width, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin * width; i < end * width; ++i) {
-      const double* x = width == 1 ? partial + i * parts : partial + i / width * parts * width + i % width;
-      double sum = 0;
-      for (int64_t part = 0; part < parts; ++part) sum += x[part * width];
-      out[i] = static_cast<float>(sum);
+    for (int64_t i = begin; i < end; ++i) {
+      double* sums = partial + i * parts * width;
+      for (int64_t part = 1; part < parts; ++part)
+        for (int64_t j = 0; j < width; ++j) sums[j] += sums[part * width + j];
+      std::copy_n(sums, width, out + i * width);
     }
   });
 }

@@ -121,13 +121,18 @@ TEST(Pointwise, SumsOfValuesThatAreNotStored) {
     const std::vector<double> values = reference(n, square_of_difference, operands);
     std::vector<double> want(outer * width);
     for (int64_t i = 0; i < n; ++i) want[i / width / rows * width + i % width] += values[i];
-    for_every_isa(
-        [&](ThreadPool& pool) {
-          std::vector<double> workspace(pointwise_sum_workspace(outer, rows, width) / sizeof(double));
-          std::vector<float> out(outer * width);
-          pointwise_sum(outer, rows, width, square_of_difference, operands, out.data(), workspace.data(), pool);
-          return out;
-        },
+    const auto sums = [&, outer = outer, rows = rows, width = width](
+                          ThreadPool& pool, const Expression& e, const std::vector<PointwiseOperand>& of) {
+      std::vector<double> workspace(pointwise_sum_workspace(outer, rows, width) / sizeof(double));
+      std::vector<float> out(outer * width);
+      pointwise_sum(outer, rows, width, e, of, out.data(), workspace.data(), pool);
+      return out;
+    };
+    for_every_isa([&](ThreadPool& pool) { return sums(pool, square_of_difference, operands); },
+        [&](const std::vector<float>& out) { expect_close(out, want, 1e-6); });
+    std::fill(want.begin(), want.end(), 0.0);
+    for (int64_t i = 0; i < n; ++i) want[i / width / rows * width + i % width] += x[i];
+    for_every_isa([&](ThreadPool& pool) { return sums(pool, {{input(0)}}, {operands[0]}); },
         [&](const std::vector<float>& out) { expect_close(out, want, 1e-6); });
   }
   ThreadPool pool(2);

@@ -14,8 +14,6 @@
 #define LINNET_KERNELS_REDUCE_ONCE
 namespace linnet {
 namespace {
-constexpr int64_t kStrip = 1024;   // columns that sum_rows handles at once: 4 KiB of partial sums
-constexpr int64_t kRowBlock = 64;  // rows added up before they join the larger sum, which bounds rounding errors
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
 // The best so far, descending. Elements are offered by index, so an equal later one goes behind.
@@ -49,15 +47,6 @@ void SquaresOfBlocks(int64_t begin, int64_t end, int64_t n, const float* x, doub
     partial[block] = SumInDouble<true>(std::min(kSumBlock, n - block * kSumBlock), x + block * kSumBlock);
 }
 
-// Blocks of all rows, in order; the last of each row may be shorter.
-void SumsOfBlocks(int64_t begin, int64_t end, int64_t width, const float* x, double* partial) {
-  const int64_t blocks = ceil_div(width, kSumBlock);
-  for (int64_t block = begin; block < end; ++block) {
-    const int64_t first = block % blocks * kSumBlock;
-    partial[block] = SumInDouble(std::min(kSumBlock, width - first), x + block / blocks * width + first);
-  }
-}
-
 void MaximaOfRows(int64_t begin, int64_t end, int64_t width, const float* x, float* out) {
   const auto larger = [](Floats a, Floats b) LINNET_LAMBDA {
     return hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(hn::IsNaN(b), b, hn::Max(a, b)));
@@ -70,33 +59,6 @@ void MaximaOfRows(int64_t begin, int64_t end, int64_t width, const float* x, flo
     out[row] = is_number ? hn::GetLane(hn::MaxOfLanes(FloatTag(), found)) : std::numeric_limits<float>::quiet_NaN();
   }
 }
-
-// out [count] = the sum of rows of `count` columns, `stride` apart. Four rows at a time, to spare the cache.
-template <class T> void SumStrip(int64_t rows, int64_t stride, int64_t count, StoredFloats x, float* out) {
-  HWY_ALIGN float block[kStrip];
-  std::fill(out, out + count, 0.0f);
-  for (int64_t first = 0; first < rows; first += kRowBlock) {
-    const int64_t last = std::min(rows, first + kRowBlock);
-    std::fill(block, block + count, 0.0f);
-    int64_t row = first;
-    for (; row + 4 <= last; row += 4) {
-      const T* p = x.as<T>() + row * stride;
-      ForRow(count, [=, &block](const auto& at) LINNET_LAMBDA {
-        const Floats low = hn::Add(at.load(p), at.load(p + stride));
-        const Floats high = hn::Add(at.load(p + 2 * stride), at.load(p + 3 * stride));
-        at.store(hn::Add(at.load(block), hn::Add(low, high)), block);
-      });
-    }
-    for (; row < last; ++row) {
-      const T* p = x.as<T>() + row * stride;
-      ForRow(
-          count, [=, &block](const auto& at) LINNET_LAMBDA { at.store(hn::Add(at.load(block), at.load(p)), block); });
-    }
-    ForRow(count, [=, &block](const auto& at) LINNET_LAMBDA { at.store(hn::Add(at.load(out), at.load(block)), out); });
-  }
-}
-
-auto SumStripOf(bool bf16) { return bf16 ? SumStrip<Bfloat16> : SumStrip<float>; }
 
 void SoftmaxFloats(int64_t begin, int64_t end, int64_t width, const float* x, float* y) {
   x += begin * width;
@@ -226,9 +188,7 @@ HWY_AFTER_NAMESPACE();
 namespace linnet {
 namespace {
 HWY_EXPORT(SquaresOfBlocks);
-HWY_EXPORT(SumsOfBlocks);
 HWY_EXPORT(MaximaOfRows);
-HWY_EXPORT(SumStripOf);
 HWY_EXPORT(AddRows);
 HWY_EXPORT(SoftmaxRows);
 HWY_EXPORT(GradientRowsOf);
@@ -250,40 +210,8 @@ double sum_of_squares(int64_t n, const float* x, void* workspace, ThreadPool& po
   return std::accumulate(partial, partial + ceil_div(n, kSumBlock), 0.0);
 }
 
-size_t row_sums_workspace(int64_t rows, int64_t width) { return bytes_for<double>(rows * ceil_div(width, kSumBlock)); }
-
-void row_sums(int64_t rows, int64_t width, const float* x, float* out, void* workspace, ThreadPool& pool) {
-  auto* partial = static_cast<double*>(workspace);
-  const int64_t blocks = ceil_div(width, kSumBlock);
-  for_ranges(pool, rows * blocks, std::min(width, kSumBlock), [&](auto... range) {
-    HWY_DYNAMIC_DISPATCH(SumsOfBlocks)(range..., width, x, partial);
-  });
-  for (int64_t row = 0; row < rows; ++row, partial += blocks)
-    out[row] = static_cast<float>(std::accumulate(partial, partial + blocks, 0.0));
-}
-
 void row_maxima(int64_t rows, int64_t width, const float* x, float* out, ThreadPool& pool) {
   for_ranges(pool, rows, width, [&](auto... range) { HWY_DYNAMIC_DISPATCH(MaximaOfRows)(range..., width, x, out); });
-}
-
-size_t sum_rows_workspace(int64_t outer, int64_t rows, int64_t width) {
-  return bytes_for<float>(outer * row_chunks(rows) * width);
-}
-
-void sum_rows(
-    int64_t outer, int64_t rows, int64_t width, StoredFloats x, float* out, void* workspace, ThreadPool& pool) {
-  const int64_t chunks = row_chunks(rows), strips = ceil_div(width, kStrip);
-  auto* partial = chunks == 1 ? out : static_cast<float*>(workspace);  // [outer, chunks, width]
-  if (width <= 0) return;
-  for_each_index(pool, outer * chunks * strips, rows * width / (chunks * strips), [&](int64_t task) {
-    const int64_t part = task / strips, column = task % strips * kStrip, chunk = part % chunks;
-    const int64_t first = rows * chunk / chunks, last = rows * (chunk + 1) / chunks;
-    HWY_DYNAMIC_DISPATCH(SumStripOf)
-    (x.is_bf16)(last - first, width, std::min(kStrip, width - column),
-        x + (part / chunks * rows + first) * width + column, partial + part * width + column);
-  });
-  for (int64_t i = 0; chunks > 1 && i < outer; ++i)
-    add_rows(chunks, width, width, partial + i * chunks * width, false, out + i * width, kStrip, pool);
 }
 
 void add_rows(int64_t rows, int64_t stride, int64_t width, const float* x, bool accumulate, float* out, int64_t columns,

@@ -79,41 +79,35 @@ void run_reduce_reference(const KernelArgs& args) {
 ReductionSizes sizes_of(const KernelQuery& query) { return reduction_sizes(query.out[0].shape, query.in[0].shape); }
 ReductionSizes sizes_of(const KernelArgs& args) { return reduction_sizes(args.out[0].shape(), args.in[0].shape()); }
 
-bool is_column_sum(const KernelQuery& query) {
+bool is_sum(const KernelQuery& query) {
   return all_f32_or_bf16(query) && query.out[0].dtype == DType::kF32 &&
-         query.attrs<ReduceAttrs>().kind == Reduction::kSum && sizes_of(query).width > 1;
+         query.attrs<ReduceAttrs>().kind == Reduction::kSum;
 }
 
-size_t column_sum_workspace(const KernelQuery& query) {
+size_t sum_bytes(const KernelQuery& query) {
   const auto [outer, rows, width] = sizes_of(query);
-  return sum_rows_workspace(outer, rows, width);
+  return pointwise_sum_workspace(outer, rows, width);
 }
 
-void run_column_sum(const KernelArgs& args) {
+void run_sum(const KernelArgs& args) {
   const auto [outer, rows, width] = sizes_of(args);
-  sum_rows(outer, rows, width, stored(args.in[0]), args.out[0].as<float>(), args.workspace, args.pool);
+  const PointwiseOperand x{stored(args.in[0]), args.in[0].elements(), Broadcast::kFull};
+  pointwise_sum(outer, rows, width, {{{.function = Scalar::kInput, .a = 0}}}, std::span(&x, 1), args.out[0].as<float>(),
+      args.workspace, args.pool);
 }
 
 bool is_column_maximum(const KernelQuery& query) {
   return all_f32(query) && query.attrs<ReduceAttrs>().kind == Reduction::kMax && sizes_of(query).width > 1;
 }
 
-bool is_of_rows(const KernelQuery& query) { return all_f32(query) && sizes_of(query).width == 1; }
-
-size_t of_rows_workspace(const KernelQuery& query) {
-  const auto [outer, rows, width] = sizes_of(query);
-  return query.attrs<ReduceAttrs>().kind == Reduction::kSum ? row_sums_workspace(outer, rows) : 0;
+bool is_of_rows(const KernelQuery& query) {
+  return all_f32(query) && query.attrs<ReduceAttrs>().kind != Reduction::kSum && sizes_of(query).width == 1;
 }
 
 void run_of_rows(const KernelArgs& args) {
   const auto [rows, width, one] = sizes_of(args);
-  const auto* x = args.in[0].as<float>();
-  auto* y = args.out[0].as<float>();
-  switch (args.attrs<ReduceAttrs>().kind) {
-    case Reduction::kSum: return row_sums(rows, width, x, y, args.workspace, args.pool);
-    case Reduction::kMax: return row_maxima(rows, width, x, y, args.pool);
-    case Reduction::kLogSumExp: return log_sum_exp_rows(rows, width, x, y, args.pool);
-  }
+  (args.attrs<ReduceAttrs>().kind == Reduction::kMax ? row_maxima : log_sum_exp_rows)(
+      rows, width, args.in[0].as<float>(), args.out[0].as<float>(), args.pool);
 }
 
 // Columns that are reduced together; sums in double.
@@ -293,9 +287,8 @@ Tensor argsort_last(At x, bool descending, bool flat, int64_t count) {
 }
 
 LINNET_KERNELS(cumsum, {"reference", run_cumsum})
-LINNET_KERNELS(reduce, {"column_sum", run_column_sum, is_column_sum, column_sum_workspace},
-    {"column_maximum", run_column_maximum, is_column_maximum}, {"of_rows", run_of_rows, is_of_rows, of_rows_workspace},
-    {"reference", run_reduce_reference})
+LINNET_KERNELS(reduce, {"sum", run_sum, is_sum, sum_bytes}, {"column_maximum", run_column_maximum, is_column_maximum},
+    {"of_rows", run_of_rows, is_of_rows}, {"reference", run_reduce_reference})
 LINNET_KERNELS(argmax, {"reference", run_argmax_reference})
 LINNET_KERNELS(argsort, {"reference", run_argsort_reference})
 
