@@ -342,9 +342,11 @@ template <class P> class Product {
 
   void pack_a(const Tiles& tiles, Depth k, float* out) const {
     if (g_.trans_a) return pack_columns(tiles, k, k.size, out);
-    const int64_t row = tiles.row(tiles.first);
-    with_type(g_.a,
-        [&](const auto* a) { PackRows<P>(a + row * g_.lda + value(k.begin), g_.lda, values(k), tiles.rows(), out); });
+    const int64_t row = tiles.row(tiles.first), rows = tiles.rows(), depth = values(k);
+    with_type(g_.a, [&](const auto* a) {
+      a += row * g_.lda + value(k.begin);
+      for (int64_t i = 0; i < rows; ++i) P::PackRow(a + i * g_.lda, depth, out + i * kRowStride);
+    });
   }
 
   // Tiles of a transposed A, `depth` steps deep. Reads rows of A sequentially.

@@ -386,12 +386,6 @@ HWY_INLINE void PackPanel(const T* source, int64_t stride, int64_t depth, int64_
   PackPanels<P>(source, stride, depth, width, 0, out);
 }
 
-// Rows of A: out[i * kRowStride + k] = source[i * stride + k].
-template <class P, class T>
-HWY_INLINE void PackRows(const T* source, int64_t stride, int64_t depth, int64_t rows, float* out) {
-  for (int64_t i = 0; i < rows; ++i) P::PackRow(source + i * stride, depth, out + i * kRowStride);
-}
-
 // A tile of a transposed A, one step along k: out[i] = source[i] for i < kColumnStride.
 template <class P, class T> HWY_INLINE void PackColumn(const T* source, int64_t stride, int64_t rows, float* out) {
   for (int64_t i = kRowsAhead; i < kRowsAhead + P::kPair; ++i) hwy::Prefetch(source + i * stride);
