@@ -303,11 +303,8 @@ void ForwardImages(const ConvPoolCall& call, int64_t begin, int64_t end, float* 
   std::fill_n(scratch, size, 0.0f);
   for (int64_t image = begin; image < end; ++image) {
     CopyImage(call.shape, call.x, image, scratch);
-    if (AllWithin(size, scratch, call.weights.limit)) {
-      FiniteImage(call, image, scratch, scratch + size);
-    } else {
-      AnyImage(call, image, scratch);
-    }
+    if (AllWithin(size, scratch, call.weights.limit)) FiniteImage(call, image, scratch, scratch + size);
+    else AnyImage(call, image, scratch);
   }
 }
 }  // namespace

@@ -183,21 +183,17 @@ template <int M> HWY_INLINE void WideColumns(int64_t depth, const float* HWY_RES
       if (added) x = hn::Add(x, load(added + i * ldc + j));
       if (finish.bias) x = hn::Add(x, load(finish.bias + j));
       if (finish.relu) x = Relu(x);
-      if (count == kLanes) {
-        hn::StoreU(x, d, c + i * ldc + j);
-      } else {
-        StorePart(x, c + i * ldc + j, count);
-      }
+      if (count == kLanes) hn::StoreU(x, d, c + i * ldc + j);
+      else StorePart(x, c + i * ldc + j, count);
     }
   }
 }
 
 HWY_INLINE void SmallPlain(int64_t m, int64_t depth, const float* a, int64_t lda, const float* b, int64_t ldb, float* c,
     int64_t ldc, int64_t begin, int64_t end, Finish finish) {
-  for (; m > 0; m -= 4, a += 4 * lda, c += 4 * ldc, finish.residual += finish.residual ? 4 * ldc : 0) {
+  for (; m > 0; m -= 4, a += 4 * lda, c += 4 * ldc, finish.residual += finish.residual ? 4 * ldc : 0)
     WithConstant<4>(std::min<int64_t>(m, 4),
         [&]<int M>() LINNET_LAMBDA { WideColumns<M>(depth, a, lda, b, ldb, c, ldc, begin, end, finish); });
-  }
 }
 }  // namespace
 }  // namespace tile

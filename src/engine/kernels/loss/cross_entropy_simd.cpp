@@ -322,10 +322,13 @@ class LinearCrossEntropy {
   void losses_and_slopes(int64_t first, int64_t rows) {
     const bool divided = args_.division.is_divided();
     const auto part = [&](int64_t begin, int64_t end, float* sums) {
-      if (divided) return divided_slopes(first, begin, end, sums);
-      HWY_DYNAMIC_DISPATCH(LossAndGradientRows)
-      (begin, end, args_.classes, work_.logits, work_.targets + first, args_.smoothing, args_.dloss,
-          work_.losses + first, sums, bf16_slopes_);
+      if (!divided)
+        return HWY_DYNAMIC_DISPATCH(LossAndGradientRows)(begin, end, args_.classes, work_.logits, work_.targets + first,
+            args_.smoothing, args_.dloss, work_.losses + first, sums, bf16_slopes_);
+      const double smoothing = args_.smoothing, all = static_cast<double>(args_.division.all);
+      HWY_DYNAMIC_DISPATCH(DividedSlopes)
+      (begin, end, args_.classes, work_.logits.f32(), work_.targets + first, args_.division.first, work_.lse,
+          static_cast<float>(args_.dloss * smoothing / all), static_cast<float>(args_.dloss * (1 - smoothing)), sums);
     };
     if (args_.dbias == nullptr)
       return for_ranges(pool_, rows, 4 * args_.classes, [&](int64_t begin, int64_t end) { part(begin, end, nullptr); });
@@ -365,14 +368,6 @@ class LinearCrossEntropy {
                                                    smoothing * offsets / static_cast<double>(args_.division.all));
     const double above = static_cast<double>(work_.facts[row * kRowFacts + kLargest]) - largest;
     work_.lse[row] = static_cast<float>(args_.dloss * std::exp(above) / sum);
-  }
-
-  void divided_slopes(int64_t first, int64_t begin, int64_t end, float* sums) {
-    const double smoothing = args_.smoothing;
-    HWY_DYNAMIC_DISPATCH(DividedSlopes)
-    (begin, end, args_.classes, work_.logits.f32(), work_.targets + first, args_.division.first, work_.lse,
-        static_cast<float>(args_.dloss * smoothing / static_cast<double>(args_.division.all)),
-        static_cast<float>(args_.dloss * (1 - smoothing)), sums);
   }
 
   void weight_gradient(int64_t rows, const float* hidden, bool later) {
