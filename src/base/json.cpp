@@ -356,8 +356,6 @@ class JsonBuilder {
     if (const size_t at = what.find("] "); at != std::string::npos) what = what.substr(at + 2);
     constexpr size_t kLongest = 300;  // it repeats what was read last
     if (what.size() > kLongest) what = what.substr(0, kLongest) + "...";
-    for (char& c : what)
-      if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = ' ';
     throw JsonError(one_line("is not JSON: " + what));
   }
 

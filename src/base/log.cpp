@@ -5,14 +5,14 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include "base/process.h"
 
 namespace linnet {
 namespace {
 enum class Level { kInfo, kWarning, kOff };
 
 Level level_from_environment() {
-  const char* text = std::getenv("LINNET_LOG");
-  const std::string_view level = text ? text : "info";
+  const std::string level = environment("LINNET_LOG");
   if (level == "off") return Level::kOff;
   return level == "warning" ? Level::kWarning : Level::kInfo;
 }
@@ -31,15 +31,10 @@ void print(const char* begin, const std::string& message) {
 
 constexpr size_t kLongest = 300;
 
-size_t told_columns() {  // 0: unset
-  const char* columns = std::getenv(TerminalLine::kColumns);
-  return columns ? std::strtoul(columns, nullptr, 10) : 0;
-}
+// 0: unset
+size_t told_columns() { return std::strtoul(environment(TerminalLine::kColumns).c_str(), nullptr, 10); }
 
-bool can_redraw() {
-  const char* term = std::getenv("TERM");
-  return (isatty(STDERR_FILENO) != 0 || told_columns() > 1) && (term == nullptr || std::string_view(term) != "dumb");
-}
+bool can_redraw() { return (isatty(STDERR_FILENO) != 0 || told_columns() > 1) && environment("TERM") != "dumb"; }
 }  // namespace
 
 bool log_shows_info() { return level() == Level::kInfo; }

@@ -1,4 +1,5 @@
 #include "base/process.h"
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -212,5 +213,12 @@ ModuleSearch search_module(const char* name, const char* variable) {
     search.looked += (search.looked.empty() ? "" : ", ") + location.lexically_normal().string();
   }
   return search;
+}
+
+void* load_module(const std::filesystem::path& file, const std::string& what, const char* opener, int visibility) {
+  void* module = dlopen(file.c_str(), RTLD_NOW | visibility);
+  if (!module) fail_user("cannot load the ", what, " module: ", dlerror());
+  if (!dlsym(module, opener)) fail_user(file.string(), " is not Linnet's ", what, " module");
+  return module;
 }
 }  // namespace linnet

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
-#include <string_view>
 
 namespace linnet {
 // Occupied memory, including shared libraries.
@@ -54,11 +53,14 @@ bool stop_requested();
 // Thrown at StopPoints (base/thread_pool.h). Not a std::exception: only the code that made the StopPoints catches it.
 struct Stopped {};
 
-// Whether an environment variable switches a feature off, to find the cause of a fault.
-inline bool switched_off(const char* variable) {
-  const char* given = std::getenv(variable);
-  return given && std::string_view(given) == "off";
+// An environment variable's value, "" if it is unset.
+inline std::string environment(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value ? value : "";
 }
+
+// Whether an environment variable switches a feature off, to find the cause of a fault.
+inline bool switched_off(const char* variable) { return environment(variable) == "off"; }
 
 // One of Linnet's own shared libraries, which are loaded on demand.
 struct ModuleSearch {
@@ -68,4 +70,7 @@ struct ModuleSearch {
 
 // Looks for the file `name` beside the program and in its library folder; the environment variable, if set, overrides.
 ModuleSearch search_module(const char* name, const char* variable);
+
+// Loads a module for good: dlopen's handle. `what` it is for messages. User error if it lacks the function `opener`.
+void* load_module(const std::filesystem::path& file, const std::string& what, const char* opener, int visibility);
 }  // namespace linnet

@@ -13,15 +13,10 @@ bool ProtoReader::next() {
   number_ = tag >> 3;
   wire_ = static_cast<int>(tag & 7);
   if (number_ == 0 || number_ > 0x1FFFFFFF) fail("a field without a number");
-  if (wire_ == kVarint) {
-    value_ = varint();
-  } else if (wire_ == kFixed64 || wire_ == kFixed32) {
-    data_ = take(wire_ == kFixed64 ? 8 : 4);
-  } else if (wire_ == kLength) {
-    data_ = take(varint());
-  } else {
-    fail("a field of an unknown kind");
-  }
+  if (wire_ == kVarint) value_ = varint();
+  else if (wire_ == kFixed64 || wire_ == kFixed32) data_ = take(wire_ == kFixed64 ? 8 : 4);
+  else if (wire_ == kLength) data_ = take(varint());
+  else fail("a field of an unknown kind");
   return true;
 }
 

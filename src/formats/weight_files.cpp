@@ -81,8 +81,6 @@ std::vector<Shard> cut(const std::vector<WeightSource>& weights, uint64_t max_by
   return shards;
 }
 
-std::string shard_name(size_t i, size_t count) { return printed("model-%05zu-of-%05zu.safetensors", i + 1, count); }
-
 // Removes older weight files, which readers would take for part of the model.
 void remove_others(const std::string& folder, const std::set<std::string>& written) {
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -186,7 +184,7 @@ void save_weight_files(const std::string& folder, const std::vector<WeightSource
   std::set<std::string> written{kWeightsIndex};
   std::map<std::string, std::string> map;
   for (size_t i = 0; i < shards.size(); ++i) {
-    const std::string name = shard_name(i, shards.size());
+    const std::string name = printed("model-%05zu-of-%05zu.safetensors", i + 1, shards.size());
     files.push_back(write_shard(path_in(folder, name), shards[i], metadata));
     written.insert(name);
     for (const WeightSource* weight : shards[i]) map[weight->name] = name;

@@ -22,16 +22,6 @@ std::filesystem::path find_module() {
       search.looked, ")");
 }
 
-OpenWorld load_module() {
-  const std::filesystem::path location = find_module();
-  // RTLD_GLOBAL: Open MPI loads plugins that need its symbols. The module is never unloaded.
-  void* module = dlopen(location.c_str(), RTLD_NOW | RTLD_GLOBAL);
-  if (!module) fail_user("cannot load the MPI module: ", dlerror());
-  const auto open = reinterpret_cast<OpenWorld>(dlsym(module, "linnet_mpi_open"));
-  if (!open) fail_user(location.string(), " is not Linnet's MPI module");
-  return open;
-}
-
 class ModuleCommunicator : public Communicator {
  public:
   explicit ModuleCommunicator(const ModuleWorld& module) : module_(module) {}
@@ -50,16 +40,15 @@ class ModuleCommunicator : public Communicator {
 };
 
 std::optional<std::string> on_path(const char* program) {
-  const char* path = std::getenv("PATH");
-  for (const std::string_view folder : split(path ? path : "", ':'))
+  const std::string path = environment("PATH");
+  for (const std::string_view folder : split(path, ':'))
     if (const std::string file = std::string(folder) + "/" + program; access(file.c_str(), X_OK) == 0) return file;
   return {};
 }
 
 // Empty if the variable is unset or not a number.
 std::optional<int> number_in(const char* variable) {
-  const char* text = std::getenv(variable);
-  const auto value = parse_number<int>(text ? text : "");
+  const auto value = parse_number<int>(environment(variable));
   return value >= 0 ? value : std::nullopt;  // less than any number if it is empty
 }
 
@@ -76,8 +65,12 @@ Communicator& join_world() {
   const std::optional<Starter> starter = find_starter();
   if (!starter || starter->ranks == 1) return single_process();
   static Communicator* world = [&] {
+    constexpr auto kOpen = "linnet_mpi_open";
+    // RTLD_GLOBAL: Open MPI loads plugins that need its symbols.
+    void* module = load_module(find_module(), "MPI", kOpen, RTLD_GLOBAL);
     std::array<char, 1024> message{};
-    const ModuleWorld* opened = load_module()(comm_version(), message.data(), message.size());
+    const ModuleWorld* opened =
+        reinterpret_cast<OpenWorld>(dlsym(module, kOpen))(comm_version(), message.data(), message.size());
     if (!opened) fail_user(message.data());
     return new ModuleCommunicator(*opened);
   }();

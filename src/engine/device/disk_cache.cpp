@@ -4,11 +4,11 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include "base/files.h"
 #include "base/numbers.h"
+#include "base/process.h"
 #include "base/text.h"
 
 namespace linnet {
@@ -23,11 +23,6 @@ struct Header {  // then the key, then the bytes
 };
 
 uint64_t checksum(std::string_view key, std::string_view bytes) { return fnv1a(bytes, fnv1a(key)); }
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
 
 // Empty without a folder for a cache.
 fs::path folder() {

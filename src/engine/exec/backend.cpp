@@ -16,16 +16,12 @@ int cuda_index(const std::string& device) {
   return index >= 0 ? *index : kNoCuda;
 }
 
-void* load_module() {
+void* load_cuda_module() {
   const ModuleSearch search = search_module("liblinnet_cuda.so", "LINNET_CUDA_MODULE");
   if (search.found.empty())
     throw Error(ErrorKind::kSystem, "this program has no CUDA module, a part of builds for GPUs (looked for " +
                                         search.looked + "); docs/gpu.md tells how to build it");
-  // RTLD_LOCAL keeps its symbols its own. It is never unloaded.
-  void* module = dlopen(search.found.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!module) fail_user("cannot load the CUDA module: ", dlerror());
-  if (!dlsym(module, "linnet_cuda_open")) fail_user(search.found.string(), " is not Linnet's CUDA module");
-  return module;
+  return load_module(search.found, "CUDA", "linnet_cuda_open", RTLD_LOCAL);  // which keeps its symbols its own
 }
 
 // The module's `linnet_cuda_count`: the number of GPUs.
@@ -33,7 +29,7 @@ using CountGpus = int (*)();
 
 template <class Function>  // null if the module has no such function
 Function module_function(const char* name) {
-  static void* const module = load_module();
+  static void* const module = load_cuda_module();
   return reinterpret_cast<Function>(dlsym(module, name));
 }
 

@@ -100,8 +100,7 @@ class Int8Convolutions final : public Fusion {
         .relu = attrs.activation == GemmActivation::kRelu};
     std::vector<Tensor> in = rewriter_.inputs_of(node);
     in[1] = rewriter_[weight->in[0]];
-    const Tensor y = rewriter_.add(node, kQuantizedConv2d, in, made)[0];
-    rewriter_.map(node.out[0], after(node, y, attrs.activation));
+    rewriter_.map(node.out[0], after(node, rewriter_.add(node, kQuantizedConv2d, in, made)[0], attrs.activation));
     return true;
   }
 
@@ -205,8 +204,7 @@ class QuantizeProducts final : public Fusion {
     const QuantizedAttrs weight{.weight = {DType::kF32, transposed ? Shape{w[1], w[0]} : w}};
     std::vector<Tensor> in = rewriter_.inputs_of(node);
     // Recomputed nodes of the backward pass pack again, so that no packed weight stays in memory.
-    const bool is_backward = id_of(node) > loss_;
-    Tensor& packed = packed_[{node.in[1], transposed, is_backward}];
+    Tensor& packed = packed_[{node.in[1], transposed, id_of(node) > loss_}];
     if (!packed.defined())
       packed = rewriter_.add(node, kQuantizeWeight, std::array{in[1]}, QuantizeWeightAttrs{weight, transposed})[0];
     in[1] = packed;

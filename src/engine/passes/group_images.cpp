@@ -30,8 +30,6 @@ bool is_elementwise(const Node& node) {
 }
 bool is_layer(const Node& node) { return is(node, kConv2d) || is(node, kMatmul) || is(node, kAttention); }
 
-unsigned first_bits(size_t count) { return (1u << count) - 1; }
-
 class Groups {
  public:
   explicit Groups(const Graph& graph)
@@ -85,7 +83,7 @@ class Groups {
       return bits;
     }
     if (algebra == Algebra::kSplit || algebra == Algebra::kConcat)
-      return node.op->axis(node) > 0 && bits == first_bits(node.in.size()) ? bits : 0;
+      return node.op->axis(node) > 0 && bits == (1u << node.in.size()) - 1 ? bits : 0;
     if (algebra == Algebra::kReshape) return bits;
     if (is(node, kPermute)) return node.attrs.as<PermuteAttrs>().order[0] == 0 ? bits : 0;
     if (is(node, kBroadcast) || is(node, kReduce))

@@ -115,7 +115,6 @@ bool Fusion::take_in(const Node& node, const Node& producer, Tensor operand, Att
 bool Fusion::has_kernel(const Node& node, const OpDef& op, Attrs attrs, std::span<const Tensor> in) const {
   Node made = node;
   made.op = &op, made.attrs = std::move(attrs);
-  const std::vector<TensorType> types = mapped(in, &Tensor::type);
-  return has_fast_kernel(made, types, types_of(graph_, node.out), backend_);
+  return has_fast_kernel(made, mapped(in, &Tensor::type), types_of(graph_, node.out), backend_);
 }
 }  // namespace linnet

@@ -46,8 +46,7 @@ class Splitter {
   }
 
   bool is_of_forward_output(const GraphOutput& output) const {
-    const Node& end = graph_.node(end_);
-    for (size_t i = 0; i < end.in.size() / 2; ++i)
+    for (size_t i = 0; i < graph_.node(end_).in.size() / 2; ++i)
       if (output.name == stage_output_name(i)) return true;
     return false;
   }

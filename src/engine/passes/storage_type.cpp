@@ -119,18 +119,12 @@ class CastToStorageType {
     }
     for (size_t i = 0; i < node.in.size(); ++i) {
       Wants& wants = wants_[node.in[i]];
-      switch (rule.operand(i)) {
-        case Storage::kReduced: wants.reduced = true; break;
-        case Storage::kF32:
-        case Storage::kCopied:  // rule_of() leaves none
-          wants.f32 = true;
-          break;
-        case Storage::kAny: break;
-        case Storage::kMoved:  // each version of the result wants one of the operand
-          for (const ValueId out : node.out) wants.reduced |= wants_[out].reduced, wants.f32 |= wants_[out].f32;
-          break;
-        case Storage::kAsResult: (is_reduced_[node.out[0]] ? wants.reduced : wants.f32) = true; break;
-      }
+      Storage storage = rule.operand(i);  // rule_of() leaves no kCopied
+      if (storage == Storage::kAsResult) storage = is_reduced_[node.out[0]] ? Storage::kReduced : Storage::kF32;
+      wants.reduced |= storage == Storage::kReduced, wants.f32 |= storage == Storage::kF32;
+      if (storage != Storage::kMoved) continue;
+      // Each version of the result wants one of the operand.
+      for (const ValueId out : node.out) wants.reduced |= wants_[out].reduced, wants.f32 |= wants_[out].f32;
     }
   }
 

@@ -106,10 +106,8 @@ std::byte* Store::data(RegionId id) const {
 }
 
 void Store::push(const std::string& name) const {
-  const Binding& binding = bindings_.at(name);
-  if (device().is_host() || binding.capacity == 0) return;
-  device().upload(location(binding.location.region) + binding.location.offset, data(name), binding.capacity);
-  device().wait();
+  const size_t bytes = bindings_.at(name).capacity;
+  if (!device().is_host() && bytes > 0) fill(name, data(name), bytes);
 }
 
 void Store::pull(const std::string& name) const {

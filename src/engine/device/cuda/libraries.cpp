@@ -6,6 +6,7 @@
 #include <sstream>
 #include "base/error.h"
 #include "base/fail.h"
+#include "base/process.h"
 #include "engine/device/disk_cache.h"
 
 namespace linnet {
@@ -28,7 +29,7 @@ void add_python(std::vector<std::string>& folders, const fs::path& environment) 
 
 fs::path python_environment() {
   if (const char* active = std::getenv("VIRTUAL_ENV")) return active;
-  std::stringstream path(std::getenv("PATH") ? std::getenv("PATH") : "");
+  std::stringstream path(environment("PATH"));
   std::error_code ignored;
   for (std::string folder; std::getline(path, folder, ':');)
     if (fs::exists(fs::path(folder) / "python3", ignored)) return fs::path(folder).parent_path();
@@ -37,7 +38,7 @@ fs::path python_environment() {
 
 std::vector<std::string> library_folders() {  // searched after the system's own
   std::vector<std::string> folders;
-  std::stringstream given(std::getenv("LINNET_CUDA_LIBRARIES") ? std::getenv("LINNET_CUDA_LIBRARIES") : "");
+  std::stringstream given(environment("LINNET_CUDA_LIBRARIES"));
   for (std::string folder; std::getline(given, folder, ':');) add_existing(folders, folder);
   add_existing(folders, "/usr/local/cuda/lib64");
   add_existing(folders, "/usr/lib/x86_64-linux-gnu");

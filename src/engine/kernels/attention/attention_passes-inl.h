@@ -120,11 +120,8 @@ template <class P> class ForwardHead {
       const bool blind = std::min(seen, valid) <= (hides_ ? first_key_seen(args_, sample_, first_ + i) : 0);
       lse[first_ + i] = blind ? kMinusInfinity : at_.minus_shift[i];
       const MutableStoredFloats out = o.row(first_ + i);
-      if (blind) {
-        clear_floats(args_.head_size, out);
-      } else {
-        WriteScaled(at_.o + i * width_, at_.sum[i], args_.head_size, false, out);
-      }
+      if (blind) clear_floats(args_.head_size, out);
+      else WriteScaled(at_.o + i * width_, at_.sum[i], args_.head_size, false, out);
     }
   }
 

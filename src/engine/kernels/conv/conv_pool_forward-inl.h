@@ -17,7 +17,7 @@ HWY_INLINE Floats FloatsOfBytes(const uint8_t* p, Floats scale, Floats shift) {
 // Row `row` of an image, channel `channel`, to out [width].
 HWY_INLINE void CopyRow(const ConvPoolShape& s, const ConvPoolImages& x, int64_t row, int64_t channel, float* out) {
   const int64_t first = row * s.width * s.channels + channel;
-  if (s.channels > 1) {
+  if (s.channels > 1 || (x.bytes && s.width < kFloatLanes)) {
     for (int64_t j = 0; j < s.width; ++j) {
       const int64_t location = first + j * s.channels;
       out[j] =
@@ -26,10 +26,6 @@ HWY_INLINE void CopyRow(const ConvPoolShape& s, const ConvPoolImages& x, int64_t
     return;
   }
   if (!x.bytes) return std::copy_n(x.floats + first, s.width, out), void();
-  if (s.width < kFloatLanes) {
-    for (int64_t j = 0; j < s.width; ++j) out[j] = static_cast<float>(x.bytes[first + j]) * x.scale[0] + x.shift[0];
-    return;
-  }
   const Floats scale = SetAll(x.scale[0]), shift = SetAll(x.shift[0]);
   for (int64_t j = 0; j < s.width; j += kFloatLanes) {
     const int64_t from = std::min(j, s.width - kFloatLanes);  // the last vector overlaps the one before
@@ -307,11 +303,8 @@ void ForwardImages(const ConvPoolCall& call, int64_t begin, int64_t end, float* 
   std::fill_n(scratch, size, 0.0f);
   for (int64_t image = begin; image < end; ++image) {
     CopyImage(call.shape, call.x, image, scratch);
-    if (AllWithin(size, scratch, call.weights.limit)) {
-      FiniteImage(call, image, scratch, scratch + size);
-    } else {
-      AnyImage(call, image, scratch);
-    }
+    if (AllWithin(size, scratch, call.weights.limit)) FiniteImage(call, image, scratch, scratch + size);
+    else AnyImage(call, image, scratch);
   }
 }
 }  // namespace

@@ -302,8 +302,7 @@ class WinogradWeightProblem {
     constexpr int64_t kMostFloats = WinogradProblem::kMostFloats;
     while (task_steps > 14 && spots() * task_steps * (source_pitch() + slope_pitch()) > kMostFloats) task_steps /= 2;
     blocks = ceil_div(tiles(), task_steps * pair);
-    const int64_t most = std::clamp<int64_t>(kPartialFloats / elements(), 1, kMaxPartials);
-    partials = std::clamp<int64_t>(blocks, 1, most);
+    partials = std::clamp<int64_t>(blocks, 1, std::clamp<int64_t>(kPartialFloats / elements(), 1, kMaxPartials));
   }
 
   int64_t spots() const { return winograd_spots(tile); }

@@ -82,12 +82,10 @@ template <class P, class Result> class TapTask {
       for (int64_t block = 0; block < blocks.parts(); ++block)
         for (int64_t panel = panel_; panel < panel_end_; ++panel)
           for (int64_t u = 0; u < units_; ++u) {
-            if (depth == 0) {
-              zero(phase, u, panel);
-            } else {
+            if (depth == 0) zero(phase, u, panel);
+            else
               multiply(phase, runs, u, panel, blocks.begin(block), blocks.size(block),
                   packed + (panel * depth + blocks.begin(block)) * kWidth, block + 1 == blocks.parts());
-            }
           }
     });
   }
@@ -301,12 +299,11 @@ template <class P> class WeightTask {
       const Slopes slopes = slopes_of(unit, count);
       for (int64_t i = begin; i < end; ++i) {
         const int64_t column = i % panels * kWidth, run = i / panels;
-        if (p_.filters_are_lanes()) {
+        if (p_.filters_are_lanes())
           multiply_turned(slopes, pixels_of(slopes, unit, count), runs, run, column, accumulate);
-        } else {
+        else
           multiply(slopes, pixels_of(slopes, unit, count), scratch_ + runs.offset(p_, run) + column,
               std::min(runs.length - column, int64_t{kWidth}), run * runs.length + column, accumulate);
-        }
       }
     }
   }
@@ -325,12 +322,11 @@ template <class P> class WeightTask {
     const Strips& strips = p_.strips;
     const Window window = strips.window(strip(unit));
     const int64_t first = image(unit) * s.height * s.width * s.channels + group_ * s.group_channels();
-    if constexpr (P::kPair == 2) {
+    if constexpr (P::kPair == 2)
       CopyPairs(
           {call_.x.bf16() + first, s.height, s.width, s.channels, s.channels}, window, 1, s.stride, strips.pitch, out);
-    } else {
+    else
       CopyStrip({call_.x.f32() + first, s.height, s.width, s.channels, s.group_channels()}, window, strips.pitch, out);
-    }
   }
 
   // dy of the strips, copied if its pixels are a large power of two apart.

@@ -178,11 +178,8 @@ template <int T> HWY_INLINE void OuterTile(int64_t count, const float* HWY_RESTR
                                         : LoadPart(p + q * kFloatLanes, part(q));
         },
         [&](Floats x, float* p, int q) LINNET_LAMBDA {
-          if (part(q) == kFloatLanes) {
-            StoreFloats(x, p + q * kFloatLanes);
-          } else if (part(q) > 0) {
-            StorePart(x, p + q * kFloatLanes, part(q));
-          }
+          if (part(q) == kFloatLanes) StoreFloats(x, p + q * kFloatLanes);
+          else if (part(q) > 0) StorePart(x, p + q * kFloatLanes, part(q));
         });
   }
 }

@@ -104,12 +104,10 @@ void CopyGroups(const TapCall& call, const Block& block, float* out) {
       const float* x = source;
       float* y = to + c * channels;
       for (int64_t j = 0; j < n; ++j, x += p.s.channels, y += strips.pitch) {
-        if (lanes.fit) {
-          result.store(hn::TableLookupLanes(at.load(x), indices), y);
-        } else {
+        if (lanes.fit) result.store(hn::TableLookupLanes(at.load(x), indices), y);
+        else
           for (int64_t o = v; o < v + result.count; ++o)
             y[o] = x[(block.channel + o) / p.s.group_filters() * depth + c];
-        }
       }
     }
   };
@@ -385,13 +383,11 @@ void weights(const WeightCall& call, ThreadPool& pool) {
           {strips.height_of(strip), s.out_width, step, s.stride * row_pitch - s.out_width * step, channels},
           s.dilation * row_pitch, s.dilation * strips.pitch, s.columns * channels, channels,
           unit > units.begin(partial)};
-      if (kMaxTaps >= 3 && s.rows == 3 && s.columns == 3) {
-        DepthwiseTaps<3, 3>(taps, block.channels, dy, scratch, sums);
-      } else {
+      if (kMaxTaps >= 3 && s.rows == 3 && s.columns == 3) DepthwiseTaps<3, 3>(taps, block.channels, dy, scratch, sums);
+      else
         for (int64_t a = 0; a < s.rows; ++a)
           DepthwiseRow<kMaxTaps>(
               taps, block.channels, dy, scratch + a * taps.x_row, sums + a * taps.sums_row, 0, s.columns);
-      }
     }
   });
   AddPartials<tile::F32>(call, /*turned=*/true, pool);

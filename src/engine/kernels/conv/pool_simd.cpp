@@ -27,15 +27,10 @@ constexpr int64_t row_floats(const ConvPoolShape& s) { return 2 * round_up(s.poo
 constexpr int64_t plane_rows(const ConvPoolShape& s) { return 2 * s.pooled_height() + 2; }
 constexpr int64_t plane_floats(const ConvPoolShape& s) { return plane_rows(s) * row_floats(s); }
 constexpr int64_t image_floats(const ConvPoolShape& s) { return s.channels * plane_floats(s); }
-constexpr int64_t strip_floats(const ConvPoolShape& s) { return plane_rows(s) * s.channels * 4 * kStrip; }
 
 // The images of one task, enough to outweigh its overhead. By shape alone.
 constexpr int64_t groups(const ConvPoolShape& s) { return std::clamp<int64_t>(ceil_div(s.images, 8), 1, 32); }
 
-// Forward: packed weights, then for each thread an image and a strip.
-constexpr int64_t weight_floats(const ConvPoolShape& s) {
-  return padded_filters(s) * (s.channels * (kSums + kTaps) + 1);
-}
 // Weight gradient: for each group its sums, for each thread an image, one plane's pairs of rows, and slopes.
 constexpr int64_t sum_floats(const ConvPoolShape& s) { return padded_filters(s) * (s.channels * kTaps + 1); }
 constexpr int64_t pair_row(const ConvPoolShape& s) { return 2 * round_up(2 * s.pooled_width() + 2, 16); }
@@ -337,11 +332,13 @@ float pixel_limit(const ConvPoolShape& s, const float* weight, const float* bias
   return fits ? huge / (64 * static_cast<float>(s.channels) * largest) : -1.0f;
 }
 
-int64_t scratch_floats(const ConvPoolShape& s) { return image_floats(s) + strip_floats(s); }
+// Of a thread in the forward pass: an image and a strip.
+int64_t scratch_floats(const ConvPoolShape& s) { return image_floats(s) + plane_rows(s) * s.channels * 4 * kStrip; }
 }  // namespace
 
 size_t conv_pool_workspace(const ConvPoolShape& s, int threads) {
-  const int64_t forward = weight_floats(s) + threads * scratch_floats(s);
+  const int64_t packed = padded_filters(s) * (s.channels * (kSums + kTaps) + 1);
+  const int64_t forward = packed + threads * scratch_floats(s);
   const int64_t weights = groups(s) * sum_floats(s) + threads * gradient_scratch_floats(s);
   const int64_t input = threads * gradient_floats(s);
   return bytes_for<float>(std::max({forward, weights, input}));

@@ -73,6 +73,17 @@ template <class Body> void for_storage(DType dtype, Body&& body) {
   fail_internal(std::string("a CUDA kernel was given ") + dtype_name(dtype));
 }
 
+// Floats or bf16, distinguished when read: small data, or data read by all threads alike. Perhaps none.
+struct Numbers {
+  const void* location = nullptr;
+  bool is_bf16 = false;
+  LINNET_DEVICE explicit operator bool() const { return location; }
+  LINNET_DEVICE float operator[](int64_t i) const {
+    return is_bf16 ? to_float(static_cast<const bf16*>(location)[i]) : static_cast<const float*>(location)[i];
+  }
+};
+template <class View> Numbers numbers_of(const View& view) { return {view.data, view.type.dtype == DType::kBF16}; }
+
 template <class T>  // elements in 16 bytes
 constexpr int kWide = static_cast<int>(16 / sizeof(T));
 

@@ -124,11 +124,8 @@ template <class P> class Product {
     for (int64_t column = 0; column < g_.n; column += wide)
       for (int64_t k = 0; k < k_; k += deep) {
         const Depth block{k, std::min(deep, k_ - k)};
-        if (order_ == Order::kRows) {
-          by_rows(block, column, std::min(wide, g_.n - column), run);
-        } else {
-          by_columns(block, run);
-        }
+        if (order_ == Order::kRows) by_rows(block, column, std::min(wide, g_.n - column), run);
+        else by_columns(block, run);
       }
   }
 
@@ -217,11 +214,9 @@ template <class P> class Product {
           else pack_a(piece, now, scratch);
           AheadRegion ahead;
           const int64_t calls = (piece.last - piece.first) * (p1 - p0);
-          if (i + 1 < pieces.parts()) {
-            ahead = ahead_a(piece_at(i + 1), now, calls, now.size);
-          } else if (k + depth_ < block.begin + block.size) {
+          if (i + 1 < pieces.parts()) ahead = ahead_a(piece_at(i + 1), now, calls, now.size);
+          else if (k + depth_ < block.begin + block.size)
             ahead = ahead_a(piece_at(0), part(block, k + depth_), calls, now.size);
-          }
           multiply(
               piece, now, a, column + p0 * kWidth, std::min(columns, p1 * kWidth) - p0 * kWidth, panel(now, p0), ahead);
         }
@@ -239,16 +234,13 @@ template <class P> class Product {
     const int64_t cuts = ceil_div(depth_, steps), pack_tasks = groups * cuts * blocks;
     const auto pack = [&](int64_t task) {
       const Depth k = part(block, block.begin + task / (groups * cuts) * depth_);
-      const Tiles tiles =
-          all.part(task / cuts % groups * group, std::min(all.last, (task / cuts % groups + 1) * group));
-      const int64_t skip = task % cuts * steps;
+      const int64_t first = task / cuts % groups * group, skip = task % cuts * steps;
+      const Tiles tiles = all.part(first, std::min(all.last, first + group));
       if (skip >= k.size) return;
-      if (g_.trans_a) {
+      if (g_.trans_a)
         pack_columns(tiles, {k.begin + skip, std::min(steps, k.size - skip)}, k.size,
             packed_a(all, tiles.first, k.size, rows_at(k)) + skip * kColumnStride);
-      } else {
-        pack_a(tiles, k, packed_a(all, tiles.first, k.size, rows_at(k)));
-      }
+      else pack_a(tiles, k, packed_a(all, tiles.first, k.size, rows_at(k)));
     };
     const int64_t panels = ceil_div(g_.n, kWidth);
     const Deal deal{panels, std::min(tasks_, panels)};
@@ -268,11 +260,8 @@ template <class P> class Product {
             const float* panel = panel_of(now, p, width, scratch);
             const bool last = now.begin + now.size == k_;
             AheadRegion ahead;
-            if (!last) {
-              ahead = ahead_b(p, part(block, now.begin + depth_), all.last, now.size);
-            } else if (p + 1 < p1) {
-              ahead = ahead_b(p + 1, part(block, block.begin), all.last, now.size);
-            }
+            if (!last) ahead = ahead_b(p, part(block, now.begin + depth_), all.last, now.size);
+            else if (p + 1 < p1) ahead = ahead_b(p + 1, part(block, block.begin), all.last, now.size);
             add_up(all, now, p * kWidth, rows_at(now), panel, sums, index > 0, ahead);
           });
           store_sums(all, p * kWidth, width, sums);
@@ -285,11 +274,9 @@ template <class P> class Product {
           const int64_t width = std::min<int64_t>(kWidth, g_.n - p * kWidth);
           const float* panel = panel_of(now, p, width, scratch);
           AheadRegion ahead;
-          if (p + 1 < p1) {
-            ahead = ahead_b(p + 1, now, all.last, now.size);
-          } else if (k + depth_ < block.begin + block.size) {
+          if (p + 1 < p1) ahead = ahead_b(p + 1, now, all.last, now.size);
+          else if (k + depth_ < block.begin + block.size)
             ahead = ahead_b(p0, part(block, k + depth_), all.last, now.size);
-          }
           multiply(all, now, rows_at(now), p * kWidth, width, panel, ahead);
         }
       }
@@ -342,9 +329,11 @@ template <class P> class Product {
 
   void pack_a(const Tiles& tiles, Depth k, float* out) const {
     if (g_.trans_a) return pack_columns(tiles, k, k.size, out);
-    const int64_t row = tiles.row(tiles.first);
-    with_type(g_.a,
-        [&](const auto* a) { PackRows<P>(a + row * g_.lda + value(k.begin), g_.lda, values(k), tiles.rows(), out); });
+    const int64_t row = tiles.row(tiles.first), rows = tiles.rows(), depth = values(k);
+    with_type(g_.a, [&](const auto* a) {
+      a += row * g_.lda + value(k.begin);
+      for (int64_t i = 0; i < rows; ++i) P::PackRow(a + i * g_.lda, depth, out + i * kRowStride);
+    });
   }
 
   // Tiles of a transposed A, `depth` steps deep. Reads rows of A sequentially.

@@ -183,21 +183,17 @@ template <int M> HWY_INLINE void WideColumns(int64_t depth, const float* HWY_RES
       if (added) x = hn::Add(x, load(added + i * ldc + j));
       if (finish.bias) x = hn::Add(x, load(finish.bias + j));
       if (finish.relu) x = Relu(x);
-      if (count == kLanes) {
-        hn::StoreU(x, d, c + i * ldc + j);
-      } else {
-        StorePart(x, c + i * ldc + j, count);
-      }
+      if (count == kLanes) hn::StoreU(x, d, c + i * ldc + j);
+      else StorePart(x, c + i * ldc + j, count);
     }
   }
 }
 
 HWY_INLINE void SmallPlain(int64_t m, int64_t depth, const float* a, int64_t lda, const float* b, int64_t ldb, float* c,
     int64_t ldc, int64_t begin, int64_t end, Finish finish) {
-  for (; m > 0; m -= 4, a += 4 * lda, c += 4 * ldc, finish.residual += finish.residual ? 4 * ldc : 0) {
+  for (; m > 0; m -= 4, a += 4 * lda, c += 4 * ldc, finish.residual += finish.residual ? 4 * ldc : 0)
     WithConstant<4>(std::min<int64_t>(m, 4),
         [&]<int M>() LINNET_LAMBDA { WideColumns<M>(depth, a, lda, b, ldb, c, ldc, begin, end, finish); });
-  }
 }
 }  // namespace
 }  // namespace tile
@@ -214,11 +210,6 @@ void transpose(const float* in, int64_t stride, int64_t rows, int64_t columns, f
 }
 
 constexpr int64_t kSharedWork = 1 << 17;  // elements of the large operand: 256 KB or 512 KB, some 10 microseconds
-
-// Columns (or rows) per task of a product with few rows (or columns): some 10 microseconds.
-int64_t few_step(int64_t few, int64_t k) {
-  return std::max<int64_t>(kWidth, round_up(ceil_div(int64_t{1} << (few < 4 ? 18 : 17), k), 32));
-}
 
 bool relu(const GemmArgs& g) { return g.activation == GemmActivation::kRelu; }
 const float* added(const GemmArgs& g) { return g.accumulate ? g.c.f32() : g.residual.f32(); }
@@ -250,8 +241,9 @@ void few_columns(const GemmArgs& g, int64_t begin, int64_t end, float* scratch) 
 
 void few_product(const GemmArgs& g, Method how, float* workspace, ThreadPool& pool) {
   const bool rows = how == Method::kFewRows;
-  const int64_t length = rows ? g.n : g.m;
-  int64_t step = few_step(rows ? g.m : g.n, g.k);
+  const int64_t length = rows ? g.n : g.m, few = rows ? g.m : g.n;
+  // Of a task: some 10 microseconds.
+  int64_t step = std::max<int64_t>(kWidth, round_up(ceil_div(int64_t{1} << (few < 4 ? 18 : 17), g.k), 32));
   // Splits a single task among threads if a part still takes longer than handing it over.
   if (g.batch * length <= step && length * g.k >= kSharedWork) step = round_up(ceil_div(length, pool.size()), kWidth);
   const int64_t tasks = ceil_div(length, step);

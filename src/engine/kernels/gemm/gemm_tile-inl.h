@@ -344,11 +344,9 @@ HWY_INLINE void PackHalfTransposed(const T* source, int64_t stride, int64_t dept
 template <class P = F32Pack, class T>
 HWY_INLINE void PackPanelTransposed(const T* source, int64_t stride, int64_t depth, int64_t width, float* out) {
   PackHalfTransposed<P>(source, stride, depth, width, out);
-  if (width > kLanes) {
-    PackHalfTransposed<P>(source + kLanes * stride, stride, depth, width - kLanes, out + kLanes);
-  } else {
+  if (width > kLanes) PackHalfTransposed<P>(source + kLanes * stride, stride, depth, width - kLanes, out + kLanes);
+  else
     for (int64_t k = 0; k < depth; k += P::kPair, out += kWidth) hn::Store(hn::Zero(d), d, out + kLanes);
-  }
 }
 
 constexpr int kRowsAhead = 16;  // rows of memory that are fetched before they are packed: the latency of L3
@@ -386,12 +384,6 @@ HWY_INLINE void PackPanel(const T* source, int64_t stride, int64_t depth, int64_
   PackPanels<P>(source, stride, depth, width, 0, out);
 }
 
-// Rows of A: out[i * kRowStride + k] = source[i * stride + k].
-template <class P, class T>
-HWY_INLINE void PackRows(const T* source, int64_t stride, int64_t depth, int64_t rows, float* out) {
-  for (int64_t i = 0; i < rows; ++i) P::PackRow(source + i * stride, depth, out + i * kRowStride);
-}
-
 // A tile of a transposed A, one step along k: out[i] = source[i] for i < kColumnStride.
 template <class P, class T> HWY_INLINE void PackColumn(const T* source, int64_t stride, int64_t rows, float* out) {
   for (int64_t i = kRowsAhead; i < kRowsAhead + P::kPair; ++i) hwy::Prefetch(source + i * stride);
@@ -402,11 +394,8 @@ template <class P, class T> HWY_INLINE void PackColumn(const T* source, int64_t 
 template <class P, class T>
 HWY_INLINE void PackLastColumn(const T* source, int64_t stride, int64_t rows, int64_t readable, float* out) {
   for (int i = 0; i < kColumnStride && i < readable; i += kLanes) {
-    if (readable - i >= kLanes) {
-      hn::Store(P::LoadAcross(source + i, stride, rows, WholeLanes{0}), d, out + i);
-    } else {
-      hn::Store(P::LoadAcross(source + i, stride, rows, PartLanes{0, readable - i}), d, out + i);
-    }
+    if (readable - i >= kLanes) hn::Store(P::LoadAcross(source + i, stride, rows, WholeLanes{0}), d, out + i);
+    else hn::Store(P::LoadAcross(source + i, stride, rows, PartLanes{0, readable - i}), d, out + i);
   }
 }
 }  // namespace linnet::HWY_NAMESPACE::tile

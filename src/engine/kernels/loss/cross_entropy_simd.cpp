@@ -26,11 +26,6 @@ enum RowFacts : int { kLargest, kSum, kOffsets, kClasses, kPicked, kRowFacts };
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 namespace {
-HWY_INLINE void store_one(float x, MutableStoredFloats to) {
-  if (to.is_bf16) *to.bf16() = Bfloat16(x);
-  else *to.f32() = x;
-}
-
 template <class T> void LossRows(int64_t begin, int64_t end, int64_t classes, StoredFloats logits,
     const int32_t* targets, double smoothing, float* losses, float* lse) {
   for (int64_t row = begin; row < end; ++row) {
@@ -72,7 +67,8 @@ void LossGradientRows(int64_t begin, int64_t end, int64_t classes, StoredFloats 
     // The target's element is rounded once, after the subtraction.
     const float of_target = hn::GetLane(slope(SetAll(x[targets[row]]))) - dloss * (1 - smoothing);
     ForRow(classes, [=](const auto& at) LINNET_LAMBDA { at.store(slope(at.load(x)), dx); });
-    store_one(of_target, dx + targets[row]);
+    if (dx.is_bf16) dx.bf16()[targets[row]] = Bfloat16(of_target);
+    else dx.f32()[targets[row]] = of_target;
   }
 }
 
@@ -208,9 +204,9 @@ int64_t chunk_rows(int64_t rows, int64_t classes, const ClassDivision& division)
 // How many groups of a chunk's rows sum the bias's gradient separately.
 int64_t row_groups(int64_t rows) { return std::clamp<int64_t>(rows / 32, 1, 32); }
 
-// bf16 hidden states have bf16 logits, the largest values that a step keeps at once.
-bool has_bf16_logits(bool bf16_hidden, bool packed, Precision precision, const ClassDivision& division) {
-  return bf16_hidden && !packed && !division.is_divided() && precision == Precision::kBf16 && gemm_has_bf16();
+// Then bf16 hidden states have bf16 logits, the largest values that a step keeps at once.
+bool has_bf16_slopes(bool packed, Precision precision, const ClassDivision& division) {
+  return !packed && !division.is_divided() && precision == Precision::kBf16 && gemm_has_bf16();
 }
 
 struct Workspace {
@@ -267,11 +263,9 @@ void copy_rows(int64_t rows, int64_t width, StoredFloats from, MutableStoredFloa
 class LinearCrossEntropy {
  public:
   LinearCrossEntropy(const LinearCrossEntropyArgs& args, std::byte* base, ThreadPool& pool)
-      : args_(args), work_(base, args.rows, args.width, args.classes,
-                         has_bf16_logits(args.hidden.is_bf16, args.packed.has_value(), args.precision, args.division),
-                         0, args.division),
-        pool_(pool), bf16_slopes_(!args.division.is_divided() && args.precision == Precision::kBf16 && !args.packed &&
-                                  gemm_has_bf16()) {}
+      : args_(args), bf16_slopes_(has_bf16_slopes(args.packed.has_value(), args.precision, args.division)),
+        work_(base, args.rows, args.width, args.classes, args.hidden.is_bf16 && bf16_slopes_, 0, args.division),
+        pool_(pool) {}
 
   void run() {
     int64_t kept = 0;
@@ -305,7 +299,8 @@ class LinearCrossEntropy {
     losses_and_slopes(first, rows);
     // The weight's gradient comes first: the other may overwrite the hidden states.
     if (args_.dweight != nullptr) weight_gradient(rows, hidden, first > 0);
-    if (args_.dbias != nullptr) bias_gradient(rows, first > 0);
+    if (args_.dbias != nullptr)
+      add_rows(row_groups(rows), args_.classes, args_.classes, work_.sums, first > 0, args_.dbias, 1024, pool_);
     if (adjacent && !args_.dhidden.is_bf16) {
       hidden_gradient(rows, args_.dhidden.f32() + kept[0] * args_.width);
     } else {
@@ -327,10 +322,13 @@ class LinearCrossEntropy {
   void losses_and_slopes(int64_t first, int64_t rows) {
     const bool divided = args_.division.is_divided();
     const auto part = [&](int64_t begin, int64_t end, float* sums) {
-      if (divided) return divided_slopes(first, begin, end, sums);
-      HWY_DYNAMIC_DISPATCH(LossAndGradientRows)
-      (begin, end, args_.classes, work_.logits, work_.targets + first, args_.smoothing, args_.dloss,
-          work_.losses + first, sums, bf16_slopes_);
+      if (!divided)
+        return HWY_DYNAMIC_DISPATCH(LossAndGradientRows)(begin, end, args_.classes, work_.logits, work_.targets + first,
+            args_.smoothing, args_.dloss, work_.losses + first, sums, bf16_slopes_);
+      const double smoothing = args_.smoothing, all = static_cast<double>(args_.division.all);
+      HWY_DYNAMIC_DISPATCH(DividedSlopes)
+      (begin, end, args_.classes, work_.logits.f32(), work_.targets + first, args_.division.first, work_.lse,
+          static_cast<float>(args_.dloss * smoothing / all), static_cast<float>(args_.dloss * (1 - smoothing)), sums);
     };
     if (args_.dbias == nullptr)
       return for_ranges(pool_, rows, 4 * args_.classes, [&](int64_t begin, int64_t end) { part(begin, end, nullptr); });
@@ -372,18 +370,6 @@ class LinearCrossEntropy {
     work_.lse[row] = static_cast<float>(args_.dloss * std::exp(above) / sum);
   }
 
-  void divided_slopes(int64_t first, int64_t begin, int64_t end, float* sums) {
-    const double smoothing = args_.smoothing;
-    HWY_DYNAMIC_DISPATCH(DividedSlopes)
-    (begin, end, args_.classes, work_.logits.f32(), work_.targets + first, args_.division.first, work_.lse,
-        static_cast<float>(args_.dloss * smoothing / static_cast<double>(args_.division.all)),
-        static_cast<float>(args_.dloss * (1 - smoothing)), sums);
-  }
-
-  void bias_gradient(int64_t rows, bool later) {
-    add_rows(row_groups(rows), args_.classes, args_.classes, work_.sums, later, args_.dbias, 1024, pool_);
-  }
-
   void weight_gradient(int64_t rows, const float* hidden, bool later) {
     GemmArgs product{.m = args_.classes, .n = args_.width, .k = rows};
     product.a = slopes(), product.lda = slopes_stride(), product.trans_a = true;
@@ -422,9 +408,9 @@ class LinearCrossEntropy {
   }
 
   const LinearCrossEntropyArgs& args_;
+  const bool bf16_slopes_;
   const Workspace work_;
   ThreadPool& pool_;
-  const bool bf16_slopes_;
 };
 }  // namespace
 
@@ -446,7 +432,8 @@ void cross_entropy_backward(int64_t rows, int64_t classes, StoredFloats logits, 
 size_t linear_cross_entropy_workspace(int64_t rows, int64_t width, int64_t classes,
     const std::optional<PackedShape>& packed, Precision precision, bool bf16_hidden, int threads,
     const ClassDivision& division) {
-  return Workspace(nullptr, rows, width, classes, has_bf16_logits(bf16_hidden, packed.has_value(), precision, division),
+  return Workspace(nullptr, rows, width, classes,
+      bf16_hidden && has_bf16_slopes(packed.has_value(), precision, division),
       product_workspace(rows, width, classes, packed, precision, threads, division), division)
       .size;
 }

@@ -244,11 +244,7 @@ template <class T> struct NormGradient {
   const T *dy, *x;
   const float* weight;  // may be null
   float mean, rstd;
-  Floats center, factor, mean_g, mean_gn;
-
-  HWY_INLINE NormGradient(const T* dy_row, const T* x_row, const float* weight_row, float row_mean, float row_rstd)
-      : dy(dy_row), x(x_row), weight(weight_row), mean(row_mean), rstd(row_rstd), center(SetAll(row_mean)),
-        factor(SetAll(row_rstd)), mean_g(SetAll(0)), mean_gn(SetAll(0)) {}
+  Floats center = SetAll(mean), factor = SetAll(rstd), mean_g = SetAll(0), mean_gn = SetAll(0);
 
   template <class At> HWY_INLINE Floats slope(const At& at) const {
     const Floats d = at.load(dy);
@@ -286,8 +282,8 @@ template <class T> void BackwardRows(const RowNormBackward& call, int64_t begin,
   const RowDropout dropout(call.dropout);
   if (sums) std::fill(sums, sums + 2 * width, 0.0f);
   for (int64_t row = begin; row < end; ++row) {
-    NormGradient<T> gradient(call.dy.as<T>() + row * width, call.sum.as<T>() + row * width, call.weight,
-        call.centered ? call.mean[row] : 0.0f, call.rstd[row]);
+    NormGradient<T> gradient{call.dy.as<T>() + row * width, call.sum.as<T>() + row * width, call.weight,
+        call.centered ? call.mean[row] : 0.0f, call.rstd[row]};
     if (sums) gradient.template add_up<true>(width, call.centered, sums, sums + width);
     else gradient.template add_up<false>(width, call.centered, nullptr, nullptr);
     const T* dsum = call.dsum ? call.dsum.as<T>() + row * width : nullptr;

@@ -252,17 +252,6 @@ void multiply_few(const GemmArgs& args, const PackedWeight& weight, std::byte* w
   });
 }
 
-bool reads_bf16(const GemmArgs& product, const PackedShape& shape) {
-  return shape.format == WeightFormat::kBf16 && product.precision == Precision::kBf16 && gemm_has_bf16() &&
-         product.k > 0;
-}
-
-bool reads_codes(const GemmArgs& product) {
-  const PackedShape& shape = product.b_codes->shape;
-  const bool in_bf16 = product.precision == Precision::kBf16 && gemm_has_bf16();
-  return !in_bf16 && !product.trans_a && shape.format != WeightFormat::kBf16 && shape.tail_rows == 0 &&
-         reads_panels(product.m, product.n, product.k);
-}
 }  // namespace
 
 GemmArgs from_column(GemmArgs part, int64_t begin) {
@@ -292,12 +281,15 @@ void gemm_strips(const GemmArgs& args, const PackedWeight& weight, std::byte* wo
     return multiply_few(args, weight, workspace, pool);
   GemmArgs product = args;
   product.n = args.trans_b ? shape.rows : shape.columns, product.k = args.trans_b ? shape.columns : shape.rows;
-  if (reads_bf16(product, shape)) {
+  const bool in_bf16 = product.precision == Precision::kBf16 && gemm_has_bf16();
+  const bool is_bf16 = shape.format == WeightFormat::kBf16;
+  if (is_bf16 && in_bf16 && product.k > 0) {
     product.b = reinterpret_cast<const Bfloat16*>(weight.data), product.ldb = shape.columns;
     return gemm(product, workspace, pool);
   }
   product.b_codes = &weight;
-  if (reads_codes(product)) return gemm(product, workspace, pool);
+  if (!in_bf16 && !is_bf16 && !product.trans_a && shape.tail_rows == 0 && reads_panels(product.m, product.n, product.k))
+    return gemm(product, workspace, pool);
   auto* values = reinterpret_cast<float*>(workspace);
   workspace += strip_bytes(shape);
   for (int64_t begin = 0; begin < shape.rows; begin += strip_rows(shape)) {

@@ -285,7 +285,7 @@ void dequantize_rows(const PackedWeight& weight, int64_t begin, int64_t end, flo
       dequantize_codes(weight.head(), row, last - row, out);
       continue;
     }
-    const uint16_t* from = weight.bf16_row(row);
+    const auto* from = reinterpret_cast<const uint16_t*>(weight.data) + row * columns;
     for (int64_t i = 0; i < (last - row) * columns; ++i) out[i] = from_bf16(from[i]);
   }
   if (end > head) dequantize_rows(weight.tail(), std::max<int64_t>(begin - head, 0), end - head, out);

@@ -135,7 +135,6 @@ struct PackedWeight {
   const std::byte* block_scales(int64_t panel) const {
     return data + shape.scales_offset() + panel * shape.panel_scale_bytes();
   }
-  const uint16_t* bf16_row(int64_t row) const { return reinterpret_cast<const uint16_t*>(data) + row * shape.columns; }
   const int32_t* sums() const { return reinterpret_cast<const int32_t*>(data + shape.sums_offset()); }
 };
 

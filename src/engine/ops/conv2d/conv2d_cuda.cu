@@ -165,9 +165,8 @@ template <ConvolutionPass pass, template <class, class> class Problem> void run(
 
 int64_t part_count(int64_t depth) { return std::clamp<int64_t>(depth / 512, 1, 64); }
 
-size_t weight_grad_workspace(const KernelQuery& query) {
-  return static_cast<size_t>(part_count(query.in[1].shape.elements(0, 3)) * query.out[0].shape.elements()) *
-         sizeof(float);
+template <int64_t (*kParts)(int64_t)> size_t weight_grad_workspace(const KernelQuery& query) {
+  return bytes_for<float>(kParts(query.in[1].shape.elements(0, 3)) * query.out[0].shape.elements());
 }
 
 void run_weight_grad(const KernelArgs& args) {
@@ -291,11 +290,6 @@ void run_groups_weight_grad(const KernelArgs& args) {
   add_parts(args.device, pieces, elements, elements, parts, dweight.as<float>(), nullptr);
 }
 
-size_t groups_weight_grad_workspace(const KernelQuery& query) {
-  const int64_t pixels = query.in[1].shape.elements(0, 3);
-  return bytes_for<float>(pieces_of(pixels) * query.out[0].shape.elements());
-}
-
 // Elements are counted in 32 bits; a grid has at most 2^31 blocks, and 65535 along y.
 bool supports_groups(const KernelQuery& query) {
   if (query.attrs<Conv2dAttrs>().is_fused()) return false;
@@ -315,6 +309,6 @@ LINNET_KERNELS(conv2d_cuda, {"tiles", run<ConvolutionPass::kForward, Forward>, s
     {"groups", run_groups<ConvolutionPass::kForward>, supports_groups})
 LINNET_KERNELS(conv2d_input_grad_cuda, {"tiles", run<ConvolutionPass::kInputGradient, InputGradient>, supports},
     {"groups", run_groups<ConvolutionPass::kInputGradient>, supports_groups})
-LINNET_KERNELS(conv2d_weight_grad_cuda, {"tiles", run_weight_grad, supports, weight_grad_workspace},
-    {"groups", run_groups_weight_grad, supports_groups_weight_grad, groups_weight_grad_workspace})
+LINNET_KERNELS(conv2d_weight_grad_cuda, {"tiles", run_weight_grad, supports, weight_grad_workspace<part_count>},
+    {"groups", run_groups_weight_grad, supports_groups_weight_grad, weight_grad_workspace<pieces_of>})
 }  // namespace linnet

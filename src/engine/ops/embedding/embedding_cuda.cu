@@ -239,16 +239,11 @@ size_t grad_workspace(const KernelQuery& query) {
   return bytes;
 }
 
-unsigned row_threads(int64_t width, int step) {
-  return static_cast<unsigned>(
-      std::clamp<int64_t>((width + step * kWarp - 1) / (step * kWarp) * kWarp, kWarp, kThreads));
-}
-
 template <int kStep, class T> void add_pieces(const KernelArgs& args, const GradSizes& sizes, const Sorting& sorting) {
   const auto& attrs = args.attrs<EmbeddingGradAttrs>();
   const auto scale = static_cast<float>(attrs.scale);
   const auto pieces = static_cast<unsigned>(sizes.most_pieces());
-  const unsigned threads = row_threads(sizes.width, kStep);
+  const unsigned threads = std::clamp<unsigned>(blocks_for(sizes.width, kStep * kWarp) * kWarp, kWarp, kThreads);
   launch(args.device, piece_kernel<kStep, T>, pieces, threads, 0, sizes.width, args.in[0].as<T>(), sorting, scale,
       attrs.accumulate, args.out[0].as<float>());
   if (sizes.positions > kPiece)

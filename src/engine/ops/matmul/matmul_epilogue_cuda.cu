@@ -16,8 +16,7 @@ LINNET_DEVICE float slope(GemmActivation f, float x) {
 
 struct Epilogue {
   int64_t width;
-  const float* bias;
-  const bf16* narrow_bias;  // or this
+  Numbers bias;
   GemmActivation activation, derivative;
   float scale;
 
@@ -35,11 +34,10 @@ LINNET_DEVICE void finish(int64_t at, Epilogue e, const T* x, const T* aux, T* p
   float y[kEach], a[kEach] = {};
   load_vector(x + i, y);
   if (aux) load_vector(aux + i, a);
-  const int64_t column = e.bias || e.narrow_bias ? i % e.width : 0;
+  const int64_t column = e.bias ? i % e.width : 0;
 #pragma unroll
   for (int j = 0; j < kEach; ++j)
     if (e.bias) y[j] += e.bias[column + j];
-    else if (e.narrow_bias) y[j] += to_float(e.narrow_bias[column + j]);
   if (pre_activation) store_vector(pre_activation + i, y);
 #pragma unroll
   for (int j = 0; j < kEach; ++j) y[j] = e.after(y[j], a[j]);
@@ -50,9 +48,7 @@ LINNET_DEVICE void round_one(int64_t i, const float* from, bf16* to) { to[i] = f
 }  // namespace
 
 void matmul_epilogue(Device* device, const MatmulEpilogue& e) {
-  const bool narrow = e.bias_type == DType::kBF16;
-  const Epilogue what{e.width, narrow ? nullptr : static_cast<const float*>(e.bias),
-      narrow ? static_cast<const bf16*>(e.bias) : nullptr, e.activation, e.derivative, e.scale};
+  const Epilogue what{e.width, {e.bias, e.bias_type == DType::kBF16}, e.activation, e.derivative, e.scale};
   const int64_t count = e.rows * e.width;
   for_storage(e.type, [&]<class T>() {
     uintptr_t bits = static_cast<uintptr_t>(e.width) * sizeof(T);

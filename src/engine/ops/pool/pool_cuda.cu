@@ -12,16 +12,6 @@ constexpr int kThreads = 256;
 constexpr int kMaxByteChannels = 8;        // of u8 images
 constexpr size_t kMostShared = 99 * 1024;  // what a block has at least, from compute capability 8.0 on (8.6)
 
-// Floats or bf16, distinguished when read: small data, or data read by all threads alike.
-struct Numbers {
-  const void* location = nullptr;
-  bool narrow = false;
-  LINNET_DEVICE float operator[](int64_t i) const {
-    return narrow ? to_float(static_cast<const bf16*>(location)[i]) : static_cast<const float*>(location)[i];
-  }
-};
-Numbers numbers_of(const TensorView& view) { return {view.data, view.type.dtype == DType::kBF16}; }
-
 struct Channel {
   int index;
   float scale, shift;

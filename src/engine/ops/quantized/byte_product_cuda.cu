@@ -74,16 +74,6 @@ template <class From> __global__ void __launch_bounds__(kGroup* kWarp) round_row
   }
 }
 
-// Numbers in memory as fp32 or bf16, or null.
-struct Numbers {
-  const void* data = nullptr;
-  bool is_bf16 = false;
-  LINNET_DEVICE float at(int64_t i) const {
-    if (!data) return 0;
-    return is_bf16 ? to_float(static_cast<const bf16*>(data)[i]) : static_cast<const float*>(data)[i];
-  }
-};
-
 struct ByteProduct {
   const unsigned char *codes, *weight;
   const float *scales, *weight_scales;
@@ -172,7 +162,7 @@ __global__ void __launch_bounds__(kM* kN* kK* kWarp) byte_product_kernel(BytePro
     const int64_t column = (first_panel + i / 2) * kPanel + lane / 4 * 2 + i % 2;
     if (column >= p.width) continue;
     const int start = p.weight_sums[column];
-    const float weight_scale = p.weight_scales[column], bias = p.bias.at(column);
+    const float weight_scale = p.weight_scales[column], bias = p.bias ? p.bias[column] : 0;
 #pragma unroll
     for (int j = 0; j < 2 * kGroups; ++j) {
       const int64_t row = row_of(j);
@@ -181,7 +171,7 @@ __global__ void __launch_bounds__(kM* kN* kK* kWarp) byte_product_kernel(BytePro
       // As the CPU computes it, without fused multiply-add.
       const auto sum = static_cast<float>(sums[i / 2][j / 2][i % 2 * 2 + j % 2] - start);
       float y = __fmul_rn(sum, __fmul_rn(scales[j], weight_scale));
-      y = activated(p.activation, __fadd_rn(__fadd_rn(y, p.residual.at(at)), bias));
+      y = activated(p.activation, __fadd_rn(__fadd_rn(y, p.residual ? p.residual[at] : 0), bias));
       if (p.dtype == DType::kU8)
         static_cast<unsigned char*>(p.y)[at] = static_cast<unsigned char>(code_of(y, p.rounding));
       else if (p.dtype == DType::kBF16) static_cast<bf16*>(p.y)[at] = from_float<bf16>(y);
@@ -235,14 +225,13 @@ void run_byte_product(const KernelArgs& args) {
   auto* scales = reinterpret_cast<float*>(codes + sizes.code_bytes());
   const auto round = [&]<class From>() {
     const From* x = args.in[0].as<From>();
-    const bool is_aligned = weight.columns % 4 == 0 && reinterpret_cast<uintptr_t>(x) % (4 * sizeof(From)) == 0;
+    const bool is_aligned = weight.columns % 4 == 0 && aligned4(x);
     launch(args.device, round_rows_kernel<From>, static_cast<unsigned>(sizes.groups), kGroup * kWarp, 0,
         Rows<From>{x, sizes.rows, weight.columns, is_aligned, attrs.rounding, codes, scales});
   };
   if (args.in[0].type.dtype == DType::kU8) round.template operator()<unsigned char>();
   else for_storage(args.in[0].type.dtype, round);
 
-  const auto numbers = [](const TensorView& x) { return Numbers{x.data, x.type.dtype == DType::kBF16}; };
   const auto* packed = args.in[1].as<const unsigned char>();
   ByteProduct p{.codes = codes, .weight = packed, .scales = scales};
   p.weight_scales = reinterpret_cast<const float*>(packed + weight.scales_offset());
@@ -250,8 +239,8 @@ void run_byte_product(const KernelArgs& args) {
   p.rows = sizes.rows, p.width = weight.rows;
   p.groups = static_cast<int>(sizes.groups), p.panels = static_cast<int>(weight.panels());
   p.blocks = static_cast<int>(weight.blocks());
-  if (attrs.product.bias) p.bias = numbers(args.in[2]);
-  if (attrs.product.accumulate) p.residual = numbers(args.in.back());
+  if (attrs.product.bias) p.bias = numbers_of(args.in[2]);
+  if (attrs.product.accumulate) p.residual = numbers_of(args.in.back());
   p.activation = attrs.product.activation, p.rounding = attrs.result_rounding;
   p.y = args.out[0].data, p.dtype = args.out[0].type.dtype;
   multiply(args.device, p);

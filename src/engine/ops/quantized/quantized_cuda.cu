@@ -130,8 +130,7 @@ struct FewRows {
   int64_t rows, width, columns;
   const From* x;
   bool is_aligned;  // pieces of x are vectors
-  const float* bias;
-  const bf16* narrow_bias;  // or this
+  Numbers bias;
   const To* residual;
   GemmActivation activation;
   To* y;
@@ -181,7 +180,6 @@ template <class From, class To, int kRows> __global__ void __launch_bounds__(kTh
   float sum = 0;
   for (int i = 0; i < (by_rows ? 1 : kWarps); ++i) sum += sums_of[i][row][j];
   if (p.bias) sum += p.bias[column];
-  if (p.narrow_bias) sum += to_float(p.narrow_bias[column]);
   const int64_t at = j * p.width + column;
   if (p.residual) sum += to_float(p.residual[at]);
   p.y[at] = from_float<To>(activated(p.activation, sum));
@@ -195,14 +193,13 @@ bool few_rows_supports(const KernelQuery& query) {
 
 void run_few_rows(const KernelArgs& args) {
   const auto& [weight, product, rounding, result_rounding] = args.node.attrs.as<QuantizedMatmulAttrs>();
-  const bool is_narrow = product.bias && args.in[2].type.dtype == DType::kBF16;
   for_storage(args.in[0].type.dtype, [&]<class From>() {
     for_storage(args.out[0].type.dtype, [&]<class To>() {
       const From* x = args.in[0].as<From>();
       const int64_t columns = weight.weight.shape[1], rows = args.in[0].elements() / columns;
       const FewRows<From, To> p{weight_of(args.in[1], weight), rows, weight.weight.shape[0], columns, x,
-          columns % kEach == 0 && aligned16(x), product.bias && !is_narrow ? args.in[2].as<float>() : nullptr,
-          is_narrow ? args.in[2].as<bf16>() : nullptr, product.accumulate ? args.in.back().as<To>() : nullptr,
+          columns % kEach == 0 && aligned16(x), product.bias ? numbers_of(args.in[2]) : Numbers{},
+          product.accumulate ? args.in.back().as<To>() : nullptr,
           product.activation, args.out[0].as<To>()};
       const auto start = [&](auto kernel) { launch(args.device, kernel, blocks_for(p.width, kPanel), kThreads, 0, p); };
       if (rows == 1) start(few_rows_kernel<From, To, 1>);
