@@ -14,6 +14,8 @@
 #define LINNET_KERNELS_REDUCE_ONCE
 namespace linnet {
 namespace {
+constexpr int64_t kStrip = 1024;   // columns that sum_rows handles at once: 4 KiB of partial sums
+constexpr int64_t kRowBlock = 64;  // rows added up before they join the larger sum, which bounds rounding errors
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
 // The best so far, descending. Elements are offered by index, so an equal later one goes behind.
@@ -59,6 +61,33 @@ void MaximaOfRows(int64_t begin, int64_t end, int64_t width, const float* x, flo
     out[row] = is_number ? hn::GetLane(hn::MaxOfLanes(FloatTag(), found)) : std::numeric_limits<float>::quiet_NaN();
   }
 }
+
+// out [count] = the sum of rows of `count` columns, `stride` apart. Four rows at a time, to spare the cache.
+template <class T> void SumStrip(int64_t rows, int64_t stride, int64_t count, StoredFloats x, float* out) {
+  HWY_ALIGN float block[kStrip];
+  std::fill(out, out + count, 0.0f);
+  for (int64_t first = 0; first < rows; first += kRowBlock) {
+    const int64_t last = std::min(rows, first + kRowBlock);
+    std::fill(block, block + count, 0.0f);
+    int64_t row = first;
+    for (; row + 4 <= last; row += 4) {
+      const T* p = x.as<T>() + row * stride;
+      ForRow(count, [=, &block](const auto& at) LINNET_LAMBDA {
+        const Floats low = hn::Add(at.load(p), at.load(p + stride));
+        const Floats high = hn::Add(at.load(p + 2 * stride), at.load(p + 3 * stride));
+        at.store(hn::Add(at.load(block), hn::Add(low, high)), block);
+      });
+    }
+    for (; row < last; ++row) {
+      const T* p = x.as<T>() + row * stride;
+      ForRow(
+          count, [=, &block](const auto& at) LINNET_LAMBDA { at.store(hn::Add(at.load(block), at.load(p)), block); });
+    }
+    ForRow(count, [=, &block](const auto& at) LINNET_LAMBDA { at.store(hn::Add(at.load(out), at.load(block)), out); });
+  }
+}
+
+auto SumStripOf(bool bf16) { return bf16 ? SumStrip<Bfloat16> : SumStrip<float>; }
 
 void SoftmaxFloats(int64_t begin, int64_t end, int64_t width, const float* x, float* y) {
   x += begin * width;
@@ -189,6 +218,7 @@ namespace linnet {
 namespace {
 HWY_EXPORT(SquaresOfBlocks);
 HWY_EXPORT(MaximaOfRows);
+HWY_EXPORT(SumStripOf);
 HWY_EXPORT(AddRows);
 HWY_EXPORT(SoftmaxRows);
 HWY_EXPORT(GradientRowsOf);
@@ -212,6 +242,26 @@ double sum_of_squares(int64_t n, const float* x, void* workspace, ThreadPool& po
 
 void row_maxima(int64_t rows, int64_t width, const float* x, float* out, ThreadPool& pool) {
   for_ranges(pool, rows, width, [&](auto... range) { HWY_DYNAMIC_DISPATCH(MaximaOfRows)(range..., width, x, out); });
+}
+
+size_t sum_rows_workspace(int64_t outer, int64_t rows, int64_t width) {
+  return bytes_for<float>(outer * row_chunks(rows) * width);
+}
+
+void sum_rows(
+    int64_t outer, int64_t rows, int64_t width, StoredFloats x, float* out, void* workspace, ThreadPool& pool) {
+  const int64_t chunks = row_chunks(rows), strips = ceil_div(width, kStrip);
+  auto* partial = chunks == 1 ? out : static_cast<float*>(workspace);  // [outer, chunks, width]
+  if (width <= 0) return;
+  for_each_index(pool, outer * chunks * strips, rows * width / (chunks * strips), [&](int64_t task) {
+    const int64_t part = task / strips, column = task % strips * kStrip, chunk = part % chunks;
+    const int64_t first = rows * chunk / chunks, last = rows * (chunk + 1) / chunks;
+    HWY_DYNAMIC_DISPATCH(SumStripOf)
+    (x.is_bf16)(last - first, width, std::min(kStrip, width - column),
+        x + (part / chunks * rows + first) * width + column, partial + part * width + column);
+  });
+  for (int64_t i = 0; chunks > 1 && i < outer; ++i)
+    add_rows(chunks, width, width, partial + i * chunks * width, false, out + i * width, kStrip, pool);
 }
 
 void add_rows(int64_t rows, int64_t stride, int64_t width, const float* x, bool accumulate, float* out, int64_t columns,

@@ -30,5 +30,23 @@ TEST(Reduce, SquaresDoNotOverflowAndNanShows) {
   x[3] = kNan;
   EXPECT_TRUE(std::isnan(sum_of_squares(101, x.data(), work.data(), pool)));
 }
+
+TEST(Reduce, SumRowsMatches) {
+  const int64_t shapes[][2] = {{0, 5}, {1, 1}, {3, 7}, {64, 33}, {67, 1025}, {1000, 100}, {5000, 3}, {70, 2500}};
+  for (const auto& [rows, width] : shapes) {
+    SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(width));
+    const auto x = random_floats(rows * width, 1), before = random_floats(width, 2);
+    std::vector<double> want(width, 0);
+    for (int64_t j = 0; j < width; ++j)
+      for (int64_t i = 0; i < rows; ++i) want[j] += x[i * width + j];
+    for_every_isa(
+        [&, rows = rows, width = width](ThreadPool& pool) {
+          std::vector<float> out = before, work(sum_rows_workspace(1, rows, width) / sizeof(float));
+          sum_rows(1, rows, width, x.data(), out.data(), work.data(), pool);
+          return out;
+        },
+        [&](const std::vector<float>& out) { expect_close(out, want, 2e-5); });
+  }
+}
 }  // namespace
 }  // namespace linnet

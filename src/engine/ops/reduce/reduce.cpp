@@ -86,14 +86,16 @@ bool is_sum(const KernelQuery& query) {
 
 size_t sum_bytes(const KernelQuery& query) {
   const auto [outer, rows, width] = sizes_of(query);
-  return pointwise_sum_workspace(outer, rows, width);
+  return (width > 1 ? sum_rows_workspace : pointwise_sum_workspace)(outer, rows, width);
 }
 
 void run_sum(const KernelArgs& args) {
   const auto [outer, rows, width] = sizes_of(args);
+  auto* out = args.out[0].as<float>();
+  if (width > 1) return sum_rows(outer, rows, width, stored(args.in[0]), out, args.workspace, args.pool);
+  static const Expression operand{{{.function = Scalar::kInput, .a = 0}}};
   const PointwiseOperand x{stored(args.in[0]), args.in[0].elements(), Broadcast::kFull};
-  pointwise_sum(outer, rows, width, {{{.function = Scalar::kInput, .a = 0}}}, std::span(&x, 1), args.out[0].as<float>(),
-      args.workspace, args.pool);
+  pointwise_sum(outer, rows, width, operand, std::span(&x, 1), out, args.workspace, args.pool);
 }
 
 bool is_column_maximum(const KernelQuery& query) {
