@@ -16,12 +16,10 @@ struct Bound {
 
   Bound(const NumberLimit& limit, bool is_low) : is_open(limit.is_open) {
     const double value = std::abs(limit.value);
-    double rounded = -1;
-    for (int places = 0; places <= kMostDigits && rounded != value; ++places) {
+    for (int places = 0; places <= kMostDigits && (places == 0 || parse_finite(digits) != value); ++places)
       digits = printed("%.*f", places, value);
-      rounded = parse_number<double>(digits).value();
-    }
-    if (is_low ? rounded < value : rounded > value) is_open = true;  // rounded outward, it is beyond the limit
+    // Rounded outward, it is beyond the limit.
+    if (is_low ? parse_finite(digits) < value : parse_finite(digits) > value) is_open = true;
     whole = std::min(digits.find('.'), digits.size());
     if (whole < digits.size()) digits.erase(whole, 1);
     while (digits.size() > whole && digits.back() == '0') digits.pop_back();

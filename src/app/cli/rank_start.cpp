@@ -361,11 +361,12 @@ int start_ranks(int ranks, int restarts) {
 
 int run_as_rank(FunctionRef<int(Communicator& world)> body) {
   const std::optional<Starter> starter = find_starter();
+  const bool reports = !starter || starter->rank == 0 || !std::getenv("PMIX_RANK");  // MPI sets it if mpirun has not
   Communicator* joined = nullptr;
   try {
     joined = &join_world();
   } catch (const Error& error) {
-    if (!starter || starter->rank == 0 || !std::getenv("PMIX_RANK")) throw;
+    if (reports) throw;
     return exit_code(error.kind());  // all ranks of mpirun have the same error, and rank 0 reports it
   }
   Communicator& world = *joined;
