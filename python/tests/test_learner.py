@@ -3,8 +3,10 @@
 import copy
 import gc
 import json
+import locale
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -628,6 +630,24 @@ def test_objects_show_themselves() -> None:
     assert repr(ln.Schedule("linear", peak=0.5, max_steps=9)) == "linnet.Schedule(linear, peak=0.5, final=0)"
     assert repr(ln.Group(["a.*", "b"], frozen=True)) == "linnet.Group(a.*, b; frozen)"
     assert repr(ln.Loader({"x": X}, batch=8)) == "linnet.Loader(2 batches, next: epoch 0, batch 0)"
+
+
+def test_numbers_have_a_point_in_every_locale() -> None:
+    try:
+        locale.setlocale(locale.LC_ALL, "de_DE.UTF-8")
+    except locale.Error:
+        pytest.skip("the locale de_DE.UTF-8 is not installed")
+    try:
+        assert repr(ln.Schedule("constant", peak=0.5)) == "linnet.Schedule(constant, peak=0.5, final=0)"
+        with pytest.raises(ln.UserError, match=r"-1\.5"):
+            learner_of().step(X, Y, rate=-1.5)
+        ln.train("translate", [("a", "b")] * 20, "run", steps=2, d_model=16, num_heads=2, num_layers=1, d_ff=32,
+                 tokenizer="word", metric="loss")  # fmt: skip
+        with ln.load("run") as model:
+            loss = float(re.findall(r"loss ([0-9.]+)", model.info["run"])[-1])
+        assert loss != int(loss)
+    finally:
+        locale.setlocale(locale.LC_ALL, "C")
 
 
 def test_a_second_fit_goes_on_with_the_order_of_the_first(tmp_path: typing.Any) -> None:

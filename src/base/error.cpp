@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include <locale.h>
 #include <algorithm>
 #include <cerrno>
 #include <cstdarg>
@@ -29,6 +30,8 @@ std::string one_line(std::string message) {
 }
 
 std::string printed(const char* format, ...) {
+  static const locale_t plain = ::newlocale(LC_ALL_MASK, "C", nullptr);
+  const locale_t before = ::uselocale(plain);  // the host's may write 1,5
   va_list values, again;
   va_start(values, format);
   va_copy(again, values);
@@ -36,6 +39,7 @@ std::string printed(const char* format, ...) {
   std::vsnprintf(text.data(), text.size() + 1, format, again);
   va_end(again);
   va_end(values);
+  ::uselocale(before);
   return text;
 }
 

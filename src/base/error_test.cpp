@@ -1,5 +1,8 @@
 #include "base/error.h"
 #include <gtest/gtest.h>
+#include <clocale>
+#include "base/fail.h"
+#include "base/text.h"
 #include "error_of.h"
 
 namespace linnet {
@@ -16,6 +19,15 @@ TEST(Error, AMessageIsOneLineThatDoesNotSpeakToTheTerminal) {
                        "d\xC2\xA0"),
       "a  b   c   d\xC2\xA0");
   EXPECT_EQ(message_of("\xC2"), "\xC2");
+}
+
+// The host of the library may have chosen a locale whose numbers have a decimal comma.
+TEST(Error, NumbersHaveAPointInEveryLocale) {
+  const bool has_comma = std::setlocale(LC_ALL, "de_DE.UTF-8") != nullptr;
+  EXPECT_EQ(error_of([] { fail_user("the rate is ", 1.5, ", not ", 1e-12); }), "the rate is 1.5, not 1e-12");
+  EXPECT_EQ(printed("%g %.3f", 1.5, 2.0), "1.5 2.000");
+  if (has_comma) EXPECT_STREQ(std::localeconv()->decimal_point, ",") << "the host's locale has changed";
+  std::setlocale(LC_ALL, "C");
 }
 
 TEST(Error, OfALongMessageBeginningAndEndAreLeft) {

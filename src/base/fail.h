@@ -3,11 +3,13 @@
 #include <string>
 #include <type_traits>
 #include "base/error.h"
+#include "base/numbers.h"
 
 namespace linnet {
 template <class Part>  // texts, numbers, and types with text()
 std::string part_text(const Part& part) {
   if constexpr (std::is_same_v<Part, char>) return std::string(1, part);
+  else if constexpr (std::is_floating_point_v<Part>) return shortest(part);
   else if constexpr (std::is_arithmetic_v<Part>) return std::to_string(part);
   else if constexpr (requires { part.text(); }) return std::string(part.text());
   else return std::string(part);

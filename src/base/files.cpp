@@ -20,6 +20,8 @@
 
 namespace linnet {
 namespace {
+namespace fs = std::filesystem;
+
 [[noreturn]] void fail_read(const std::string& path, int code) {
   fail_user("cannot read '", path, "': ", std::strerror(code));
 }
@@ -143,15 +145,17 @@ bool file_exists(const std::string& path) {
   return packed->files.contains(inside.inside) || packed->has_folder(inside.inside);
 }
 
-std::string path_in(const std::string& folder, const std::string& name) {
-  return (std::filesystem::path(folder) / name).string();
-}
+std::string path_in(const std::string& folder, const std::string& name) { return (fs::path(folder) / name).string(); }
 
 void make_directories(const std::string& path) {
   std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (!error && std::filesystem::is_directory(path, error)) return;
+  fs::create_directories(path, error);
+  if (!error && fs::is_directory(path, error)) return;
   const int code = error ? error.value() : ENOTDIR;
+  for (fs::path part = path; part.has_relative_path(); part = part.parent_path())
+    if (fs::is_symlink(part, error) && !fs::is_directory(part, error))
+      fail_user("cannot make the folder '", path, "': '", part.string(), "' is a link to '",
+          fs::read_symlink(part, error).string(), "', which is no folder");
   const std::string message = "cannot make the folder '" + path + "': " + std::strerror(code);
   if (code == ENOTDIR || code == EEXIST || code == ENAMETOOLONG || code == ENOENT) fail_user(message);
   fail_system(message);
@@ -159,7 +163,7 @@ void make_directories(const std::string& path) {
 
 uint64_t free_disk_bytes(const std::string& path) {
   std::error_code ignored;
-  std::filesystem::path folder = std::filesystem::absolute(path, ignored);
+  fs::path folder = fs::absolute(path, ignored);
   struct statvfs status {};
   while (::statvfs(folder.c_str(), &status) != 0) {
     if ((errno != ENOENT && errno != ENOTDIR) || folder == folder.parent_path())
@@ -210,12 +214,20 @@ void SharedFile::map_over(std::byte* at, size_t offset, size_t count) const {
 
 void SharedFile::check() const { check_lost_pages(data()); }
 
-AtomicFile::AtomicFile(const std::string& path) : path_(path), temporary_(path + ".tmp") {
+AtomicFile::AtomicFile(const std::string& path) : path_(path) {
   struct stat status {};
-  is_device_ = ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode);
-  if (is_device_ && S_ISDIR(status.st_mode)) fail_user("cannot write '", path, "': Is a directory");
-  const std::string& target = is_device_ ? path_ : temporary_;
-  descriptor_ = Descriptor(::open(target.c_str(), O_WRONLY | O_CLOEXEC | (is_device_ ? 0 : O_CREAT | O_TRUNC), 0666));
+  const bool is_there = ::stat(path.c_str(), &status) == 0;
+  if (!is_there && errno == ELOOP) fail_errno("cannot write '" + path + "'");
+  if (is_there && S_ISDIR(status.st_mode)) fail_user("cannot write '", path, "': Is a directory");
+  std::error_code error;
+  fs::path target = path, next;
+  const auto is_open = [&] { return fs::equivalent(target.parent_path(), "/proc/self/fd", error); };  // /dev/stdout
+  while (!is_open() && !(next = fs::read_symlink(target, error)).empty()) target = target.parent_path() / next;
+  target_ = target.string(), temporary_ = target_ + ".tmp";
+  is_device_ = is_there && (is_open() || !S_ISREG(status.st_mode));
+  descriptor_ = Descriptor(!is_device_ ? ::open(temporary_.c_str(), O_WRONLY | O_CLOEXEC | O_CREAT | O_TRUNC, 0666)
+                           : is_open() ? ::fcntl(std::atoi(target.filename().c_str()), F_DUPFD_CLOEXEC, 0)
+                                       : ::open(path.c_str(), O_WRONLY | O_CLOEXEC));
   if (!descriptor_.open()) fail_errno("cannot write '" + path_ + "'");
 }
 
@@ -246,8 +258,8 @@ void AtomicFile::commit() {
   if (descriptor_.open()) finish();
   committed_ = true;
   if (is_device_) return;
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) committed_ = false, fail();
-  if (!sync_folder_of(path_)) fail_errno("cannot sync the folder of '" + path_ + "'");
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) committed_ = false, fail();
+  if (!sync_folder_of(target_)) fail_errno("cannot sync the folder of '" + path_ + "'");
 }
 
 void write_file_atomically(const std::string& path, std::string_view text) {
@@ -312,13 +324,12 @@ void FolderLock::check() const {
 }
 
 TemporaryFolder::TemporaryFolder(const std::string& beginning) : path_(beginning + "XXXXXX") {
-  if (!::mkdtemp(path_.data()))
-    fail_errno("cannot make a folder in " + std::filesystem::path(path_).parent_path().string());
+  if (!::mkdtemp(path_.data())) fail_errno("cannot make a folder in " + fs::path(path_).parent_path().string());
 }
 
 TemporaryFolder::~TemporaryFolder() {
   std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
+  fs::remove_all(path_, ignored);
 }
 
 OutputFolder::~OutputFolder() { ::rmdir(path_.c_str()); }  // which fails if the folder holds anything

@@ -72,8 +72,8 @@ uint64_t free_disk_bytes(const std::string& path);
 // Throws Error(kUser), "WHAT needs N MBUSE, ...", if fewer than `need` bytes are free. `use`: " for its checkpoints".
 void check_free_disk(const std::string& path, uint64_t need, const std::string& what, const std::string& use = "");
 
-// Replaces a file in one step: after any interruption `path` holds the old contents or the new. The bytes go to path +
-// ".tmp"; a crash leaves at most that file, which the next writer overwrites.
+// Replaces a file, or the one that links lead to, in one step: after any interruption it has the old contents or the
+// new. The bytes go to its path + ".tmp"; a crash leaves at most that file, which the next writer overwrites.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::string& path);
@@ -89,9 +89,9 @@ class AtomicFile {
  private:
   [[noreturn]] void fail();
 
-  std::string path_, temporary_;
+  std::string path_, target_, temporary_;  // target_: where links from path_ lead
   Descriptor descriptor_;
-  bool is_device_ = false;  // or a pipe: written as it is, because a renamed file would take its name away
+  bool is_device_ = false;  // or a pipe or an open file: written as it is, as a renamed file would take its name away
   bool committed_ = false;
 };
 

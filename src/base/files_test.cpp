@@ -1,4 +1,5 @@
 #include "base/files.h"
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -84,6 +85,8 @@ TEST_F(Files, MakesFoldersWithTheirParents) {
   put("file", "");
   EXPECT_NE(error_of([&] { make_directories(path("file")); }), "no error");
   EXPECT_PRED2(has_text, error_of([&] { make_directories(path("file/x")); }), path("file/x"));
+  std::filesystem::create_symlink("nowhere", path("link"));
+  EXPECT_PRED2(has_text, error_of([&] { make_directories(path("link/x")); }), "/link' is a link to 'nowhere'");
 }
 
 TEST_F(Files, FreeSpaceOfAFolderThatIsStillToBeMade) {
@@ -108,6 +111,30 @@ TEST_F(Files, AtomicFileOverwritesWhatACrashLeft) {
   put("x.tmp", "a long half-written file of a process that was killed");
   write_file_atomically(path("x"), "new");
   EXPECT_EQ(read_file(path("x")), "new");
+}
+
+TEST_F(Files, AtomicFileReplacesWhatALinkLeadsTo) {
+  make_directories(path("folder"));
+  const std::string target = put("folder/x", "old");
+  std::filesystem::create_symlink("folder/x", path("link"));
+  write_file_atomically(path("link"), "new");
+  EXPECT_EQ(read_file(target), "new");
+  std::filesystem::create_symlink("../link", path("folder/second"));
+  std::filesystem::remove(target);
+  write_file_atomically(path("folder/second"), "made");
+  EXPECT_EQ(read_file(target), "made");
+  EXPECT_TRUE(std::filesystem::is_symlink(path("link")) && std::filesystem::is_symlink(path("folder/second")));
+  std::filesystem::create_symlink("circle", path("circle"));
+  EXPECT_PRED2(has_text, error_of([&] { write_file_atomically(path("circle"), ""); }, ErrorKind::kSystem), "circle");
+}
+
+// `linnet report RUN -o /dev/stdout >> FILE`
+TEST_F(Files, AtomicFileGoesOnInAnOpenFile) {
+  const Descriptor opened(::open(put("x", "old,").c_str(), O_WRONLY | O_APPEND));
+  std::filesystem::create_symlink("/proc/self/fd/" + std::to_string(opened.get()), path("link"));
+  write_file_atomically(path("link"), "new");
+  EXPECT_EQ(read_file(path("x")), "old,new");
+  EXPECT_TRUE(std::filesystem::is_symlink(path("link")));
 }
 
 TEST_F(Files, AFullDiskKeepsTheOldFile) {

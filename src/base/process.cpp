@@ -86,16 +86,15 @@ void announce(int signal) {
   end_by_signal(signal);
 }
 
-void install(void (*handler)(int)) {
+void install(void (*handler)(int), void (*of_pipe)(int)) {
+  if (keeps_handlers) return;
+  ::signal(SIGPIPE, of_pipe);
   struct sigaction action {};
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART;  // a checkpoint being written goes on
   sigemptyset(&action.sa_mask);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
-    struct sigaction present {};
-    ::sigaction(signal, nullptr, &present);
-    if (signal != SIGHUP || present.sa_handler != SIG_IGN) ::sigaction(signal, &action, nullptr);
-  }
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1})
+    if (!is_ignored(signal)) ::sigaction(signal, &action, nullptr);
 }
 }  // namespace
 
@@ -166,6 +165,11 @@ double cgroup_processors(const std::string& root, const std::string& membership)
   return processors;
 }
 
+bool is_ignored(int signal) {
+  struct sigaction present {};
+  return ::sigaction(signal, nullptr, &present) == 0 && present.sa_handler == SIG_IGN;
+}
+
 void end_by_signal(int signal) {
   ::signal(signal, SIG_DFL);
   sigset_t set;
@@ -178,23 +182,13 @@ void end_by_signal(int signal) {
 void keep_signal_handlers() { keeps_handlers = true; }
 
 void announce_stop(const char* text) {
-  if (keeps_handlers) return;
-  ::signal(SIGPIPE, SIG_IGN);
   announcement = text;
-  install(announce);
+  install(announce, SIG_IGN);
 }
 
-void catch_stop_signals() {
-  if (keeps_handlers) return;
-  ::signal(SIGPIPE, SIG_IGN);
-  install(request);
-}
+void catch_stop_signals() { install(request, SIG_IGN); }
 
-void default_stop_signals() {
-  if (keeps_handlers) return;
-  ::signal(SIGPIPE, SIG_DFL);
-  install(SIG_DFL);
-}
+void default_stop_signals() { install(SIG_DFL, SIG_DFL); }
 
 bool stop_requested() { return requested.load(std::memory_order_relaxed); }
 

@@ -33,8 +33,8 @@ uint64_t cgroup_memory_left(
 double cgroup_processors(
     const std::string& root = "/sys/fs/cgroup", const std::string& membership = "/proc/self/cgroup");
 
-// Ends a run in order on SIGINT (Ctrl-C), SIGTERM, SIGHUP (unless nohup ignores it) or SIGUSR1, which mpirun passes on
-// to all ranks and Slurm sends before a job's time is over.
+// Ends a run in order on SIGINT (Ctrl-C), SIGTERM, SIGHUP or SIGUSR1, which mpirun passes on to all ranks and Slurm
+// sends before a job's time is over. Those that the program was told to ignore (nohup; `&` in a script) stay ignored.
 //
 //   announce_stop(text)    a signal prints the text and ends the process at once: nothing is there to be saved yet
 //   catch_stop_signals()   the first signal only makes stop_requested() true, the second one ends the process at once
@@ -45,6 +45,7 @@ void announce_stop(const char* text);  // a whole line; must outlive the process
 void catch_stop_signals();
 void default_stop_signals();
 [[noreturn]] void end_by_signal(int signal);  // for signal handlers
+bool is_ignored(int signal);
 // For a library in a host process (Python): from now on the functions above change no handler.
 void keep_signal_handlers();
 // True once such a signal was caught. Long loops check it, save and return.

@@ -33,6 +33,7 @@ TEST(SignalsDeathTest, TheFirstAsksTheSecondEnds) {
       testing::ExitedWithCode(42), "");
   EXPECT_EXIT(
       {
+        ::signal(SIGINT, SIG_DFL);  // ignored where the test runs in the background
         catch_stop_signals();
         ::raise(SIGINT);
         ::raise(SIGTERM);
@@ -51,12 +52,17 @@ TEST(SignalsDeathTest, BeforeThereIsSomethingToSaveTheFirstEndsWithALine) {
       testing::KilledBySignal(SIGHUP), "nothing to save");
 }
 
-TEST(SignalsDeathTest, NohupIsRespected) {
+// By nohup, by a shell that starts a command in the background, or by `trap '' TERM`.
+TEST(SignalsDeathTest, IgnoredOnesStayIgnored) {
   EXPECT_EXIT(
       {
-        ::signal(SIGHUP, SIG_IGN);
+        for (const int signal : {SIGHUP, SIGINT, SIGTERM}) ::signal(signal, SIG_IGN);
+        announce_stop("nothing to save\n");
+        ::raise(SIGTERM);
         catch_stop_signals();
-        ::raise(SIGHUP);
+        for (const int signal : {SIGHUP, SIGINT, SIGTERM}) ::raise(signal);
+        default_stop_signals();
+        ::raise(SIGINT);
         ::_exit(stop_requested() ? 1 : 42);
       },
       testing::ExitedWithCode(42), "");

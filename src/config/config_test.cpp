@@ -1,6 +1,7 @@
 #include "config/config.h"
 #include <gtest/gtest.h>
 #include <algorithm>
+#include <cfenv>
 #include <limits>
 #include <random>
 #include <set>
@@ -43,6 +44,13 @@ TEST(Config, KeysFlatOrInSections) {
                 "windows"),
       flat);
   EXPECT_EQ(parse_config("", "empty"), Config{});
+}
+
+TEST(Config, IsTheSameInEveryRoundingMode) {
+  std::fesetround(FE_UPWARD);
+  EXPECT_EQ(invalid({}), "no error");
+  EXPECT_PRED2(has_text, invalid({"loss_scale=65537"}), "loss_scale = 65537.0 is not a power of two");
+  std::fesetround(FE_TONEAREST);
 }
 
 // Without its section a key would mean two things.

@@ -279,7 +279,7 @@ void check_training(const Config& config) {
   const TrainConfig& train = config.train;
   require(peak_learning_rate(config) > 0, "learning_rate must be above 0");
   require(train.epsilon > 0, "epsilon must be above 0");
-  require(std::log2(train.loss_scale) == std::floor(std::log2(train.loss_scale)),
+  require(std::scalbn(1.0, std::ilogb(train.loss_scale)) == train.loss_scale,
       "loss_scale = " + value_text(FieldValue(train.loss_scale)) + " is not a power of two");
   if (!train.memory.empty()) check_byte_size("memory", train.memory);
   require(train.schedule == "constant" || train.final_learning_rate <= peak_learning_rate(config),

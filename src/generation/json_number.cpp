@@ -1,5 +1,6 @@
 #include <cmath>
 #include <map>
+#include "base/numbers.h"
 #include "base/text.h"
 #include "generation/json_texts.h"
 
@@ -15,10 +16,10 @@ struct Bound {
 
   Bound(const NumberLimit& limit, bool is_low) : is_open(limit.is_open) {
     const double value = std::abs(limit.value);
-    for (int places = 0; places <= kMostDigits && (places == 0 || std::stod(digits) != value); ++places)
+    for (int places = 0; places <= kMostDigits && (places == 0 || parse_finite(digits) != value); ++places)
       digits = printed("%.*f", places, value);
     // Rounded outward, it is beyond the limit.
-    if (is_low ? std::stod(digits) < value : std::stod(digits) > value) is_open = true;
+    if (is_low ? parse_finite(digits) < value : parse_finite(digits) > value) is_open = true;
     whole = std::min(digits.find('.'), digits.size());
     if (whole < digits.size()) digits.erase(whole, 1);
     while (digits.size() > whole && digits.back() == '0') digits.pop_back();

@@ -132,7 +132,7 @@ std::string difference(const TracedValue& got, const OnnxTensor& expected) {
     const bool close = is_float(expected.element) ? (std::isnan(a) && std::isnan(b)) || a == b ||
                                                         std::abs(a - b) <= kAbsolute + kRelative * std::abs(b)
                                                   : a == b;
-    if (!close) return "element " + std::to_string(i) + " is " + std::to_string(a) + ", expected " + std::to_string(b);
+    if (!close) return "element " + std::to_string(i) + " is " + shortest(a) + ", expected " + shortest(b);
   }
   return "";
 }

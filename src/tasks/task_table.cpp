@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include "base/fail.h"
 #include "base/files.h"
+#include "base/numbers.h"
 #include "formats/safetensors.h"
 #include "models/families/pretrained.h"
 #include "models/nn/model_file.h"
@@ -131,7 +132,7 @@ std::string parameters_text(const SafetensorsFile& weights) {
 }
 
 double number(const SafetensorsFile& state, const char* key) {
-  return std::atof(find_or(state.metadata(), key, "0").c_str());
+  return parse_number<double>(find_or(state.metadata(), key, "0")).value_or(0);
 }
 
 std::string training_text(const SafetensorsFile& state, const TrainConfig& train) {

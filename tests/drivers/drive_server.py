@@ -134,11 +134,11 @@ def linnet(*arguments, text=None):
 
 
 class Server:
-    def __init__(self, *arguments, before=()):
+    def __init__(self, *arguments, before=(), stderr=None):
         self.log_path = options.folder / f"log{random.random()}"
         self.log_file = open(self.log_path, "w")
         self.process = subprocess.Popen([*before, options.linnet, "serve", *arguments, "--port", "0"], stdout=subprocess.PIPE,
-                                        stderr=self.log_file, text=True, env={**os.environ, "LINNET_LOG": "info"})
+                                        stderr=stderr or self.log_file, text=True, env={**os.environ, "LINNET_LOG": "info"})
         for line in self.process.stdout:
             if found := re.match(r"http://127\.0\.0\.1:(\d+)", line):
                 self.port = int(found[1])
@@ -639,6 +639,14 @@ def turns(models):
         server.stop()
 
 
+def log_without_a_reader(models):
+    with Server(models["gpt2"], stderr=subprocess.PIPE) as server:
+        server.process.stderr.close()
+        for _ in range(3):
+            server.post("/v1/completions", {"prompt": "w5", "max_tokens": 1})
+        server.stop()
+
+
 def generate_ends_while_it_loads(models):
     folder = options.folder / "loading"
     shutil.copytree(models["gpt2"], folder)
@@ -765,6 +773,7 @@ def main():
     run("clients that go", lambda: clients_that_go(models))
     run("hosts", lambda: hosts(models))
     run("turns", lambda: turns(models))
+    run("log", lambda: log_without_a_reader(models))
     run("generate that loads", lambda: generate_ends_while_it_loads(models))
     run("SIGTERM", lambda: stop_under_load(models))
     run("two signals", lambda: second_signal_in_a_container(models))

@@ -55,6 +55,27 @@ TEST_F(FolderCommands, WhatIsNotThereYetIsSaid) {
       run({"eval", run_}), "has no model.safetensors yet: training saves it at its first evaluation, after step 10");
 }
 
+TEST_F(FolderCommands, OptionsOfAnotherFormAreRefused) {
+  for (const Arguments& option :
+      {Arguments{"--precision", "fp32"}, {"--opset", "17"}, {"--no-cache"}, {"--joined-past"}})
+    for (const char* form : {"--out", "--gguf", "--adapter"}) {
+      Arguments all{"export", run_, form, folder_ / "out.gguf"};
+      all.insert(all.end(), option.begin(), option.end());
+      expect_user_error(run(all), " go with --onnx DIR");
+    }
+  expect_user_error(run({"export", run_, "--onnx", folder_ / "out", "--type", "f16"}), "--type goes with --gguf FILE");
+}
+
+// Training would end by a segmentation fault.
+TEST_F(FolderCommands, ASmallStackIsOneLine) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers need larger stacks to begin";
+#endif
+  for (const uint64_t kilobytes : {128, 160})
+    expect_user_error(run(train_arguments(run_), {.stack = kilobytes << 10}), "`ulimit -s 192`");
+  EXPECT_EQ(run(train_arguments(run_, {"threads=2"}), {.stack = 192 << 10}).exit_code, 0);
+}
+
 // `linnet train RUN --resume` needs no more; a run that is complete and one that is not there are told of.
 TEST_F(FolderCommands, ResumingSaysWhereItStands) {
   ASSERT_EQ(train(run_).exit_code, 0);

@@ -40,6 +40,7 @@ Program::Program(const Arguments& arguments, const Surroundings& surroundings) :
   pid_ = ::fork();
   if (pid_ != 0) return;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, SIG_DFL);  // a background job ignores some
   redirect(surroundings_.input_path, O_RDONLY, STDIN_FILENO);
   redirect(surroundings_.output_path, O_WRONLY | O_CREAT, STDOUT_FILENO);
   redirect(errors, O_WRONLY | O_CREAT, STDERR_FILENO);
@@ -47,6 +48,8 @@ Program::Program(const Arguments& arguments, const Surroundings& surroundings) :
   ::setenv("LINNET_LOG", surroundings_.log.c_str(), 1);
   const struct rlimit limit { surroundings_.address_space, surroundings_.address_space };
   if (surroundings_.address_space > 0) ::setrlimit(RLIMIT_AS, &limit);
+  const struct rlimit stack { surroundings_.stack, surroundings_.stack };
+  if (surroundings_.stack > 0) ::setrlimit(RLIMIT_STACK, &stack);
   ::execv(LINNET_PROGRAM, argv.data());
   ::_exit(126);
 }

@@ -22,6 +22,7 @@ struct Surroundings {
   std::string output_path;     // a file as standard output; Outcome::out is empty then
   std::string log = "off";     // LINNET_LOG
   uint64_t address_space = 0;  // as `ulimit -v`, in bytes; 0: no limit
+  uint64_t stack = 0;          // as `ulimit -s`, in bytes; 0: no other limit than the test's
 };
 
 class Program {

@@ -160,7 +160,9 @@ TEST_F(Ranks, MistakesAreOneLine) {
       std::string::npos);
   ::setenv("LINNET_MPI_MODULE", "/nowhere/module.so", 1);
   EXPECT_NE(message(translation(folder_ / "run", {}), 2).find("has no MPI module"), std::string::npos);
-  ::unsetenv("LINNET_MPI_MODULE");
+  ::setenv("OMPI_COMM_WORLD_RANK", "1", 1), ::setenv("OMPI_COMM_WORLD_SIZE", "4", 1);  // of a job that has ended
+  expect_user_error(run({"train", "dates", "--run", folder_ / "run"}), "has no MPI module");
+  ::unsetenv("OMPI_COMM_WORLD_RANK"), ::unsetenv("OMPI_COMM_WORLD_SIZE"), ::unsetenv("LINNET_MPI_MODULE");
   EXPECT_NE(message({"train", "nothing", "--run", folder_ / "run"}, 2).find("nothing"), std::string::npos);
 }
 

@@ -1,5 +1,6 @@
 // Runs one command, and turns an error into one line and an exit code.
 #include <malloc.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <cerrno>
 #include <csignal>
@@ -8,7 +9,7 @@
 #include <new>
 #include <system_error>
 #include "app/cli/commands.h"
-#include "base/error.h"
+#include "base/fail.h"
 #include "base/files.h"
 #include "base/process.h"
 #include "formats/packed_model.h"
@@ -29,6 +30,9 @@ std::string linnet::build_version() {
 
 namespace {
 int run(int argc, char** argv) {
+  rlimit stack{};  // training has crashed with 128 KiB and not with 136
+  if (::getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur < 192 << 10)
+    linnet::fail_user("the stack is limited to ", stack.rlim_cur >> 10, " KiB; set at least `ulimit -s 192`");
   const int code = linnet::run_command_line(argc, argv, [](linnet::Command& root) {
 #define LINNET_ADD(NAME) linnet::add_##NAME##_command(root);
     LINNET_COMMANDS(LINNET_ADD)
@@ -51,7 +55,8 @@ int main(int argc, char** argv) {
   linnet::use_packed_models();
   linnet::use_gguf_models();
   if (::getpid() == 1)  // in a container: unhandled signals would have no effect
-    for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, linnet::end_by_signal);
+    for (const int signal : {SIGINT, SIGTERM})
+      if (!linnet::is_ignored(signal)) std::signal(signal, linnet::end_by_signal);
   try {
     return run(argc, argv);
   } catch (const linnet::Error& error) {

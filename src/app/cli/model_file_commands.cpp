@@ -178,14 +178,14 @@ int import_model(const OnnxArguments& arguments) {
 namespace fs = std::filesystem;
 
 struct ExportArguments {
-  std::string run, out, adapter, onnx, precision = "fp32", gguf, type = "f16";
-  int64_t opset = 17;
+  std::string run, out, adapter, onnx, precision, gguf, type;
+  std::optional<int64_t> opset;
   bool overwrite = false, no_cache = false, joined_past = false;
 };
 
 OnnxFolderOptions options_of(const ExportArguments& arguments) {
-  const OnnxPrecision precision = onnx_precision(arguments.precision);
-  OnnxFolderOptions options{.onnx = {.opset = arguments.opset, .precision = precision},
+  const OnnxPrecision precision = onnx_precision(arguments.precision.empty() ? "fp32" : arguments.precision);
+  OnnxFolderOptions options{.onnx = {.opset = arguments.opset.value_or(17), .precision = precision},
       .files = {.cache = !arguments.no_cache, .joined_past = arguments.joined_past}};
   if (precision == OnnxPrecision::kInt8Qdq)
     if (const auto scales = read_static_scales(arguments.run)) options.onnx.input_scales = scales->input_scales;
@@ -257,8 +257,7 @@ void export_onnx(const ExportArguments& arguments) {
     if (!opened.pretrained) return export_translation_onnx(opened, arguments.onnx, options);
   }
   if (task_kind(config) == TaskKind::kTexts && is_onnx_run(arguments.run))
-    return export_onnx_run(arguments.run, arguments.onnx, options.onnx.precision,
-        arguments.opset == ExportArguments{}.opset ? 0 : arguments.opset);
+    return export_onnx_run(arguments.run, arguments.onnx, options.onnx.precision, arguments.opset.value_or(0));
   // A run's tokenizer has other formats: the exported model folder has those that other programs read.
   const TemporaryFolder folder(folder_beside(arguments.onnx));
   task_actions(config).export_model(arguments.run, folder.path());
@@ -266,7 +265,7 @@ void export_onnx(const ExportArguments& arguments) {
 }
 
 void export_gguf(const ExportArguments& arguments) {
-  const GgufBlocks* type = find_gguf_blocks(upper_ascii(arguments.type));
+  const GgufBlocks* type = find_gguf_blocks(arguments.type.empty() ? "F16" : upper_ascii(arguments.type));
   if (!type || (type->format && !type->write))
     fail_user("--type ", arguments.type, ": Linnet writes f32, f16, bf16, q8_0 and q4_0");
   if (!arguments.gguf.ends_with(kGgufEnding))
@@ -309,6 +308,9 @@ int export_run(const ExportArguments& arguments) {
   const auto& [run, out, adapter, onnx, precision, gguf, type, opset, overwrite, no_cache, joined_past] = arguments;
   if (!out.empty() + !onnx.empty() + !adapter.empty() + !gguf.empty() != 1)
     fail_user("give one of --out DIR, --adapter DIR, --onnx DIR and --gguf FILE");
+  if (!type.empty() && gguf.empty()) fail_user("--type goes with --gguf FILE");
+  if ((!precision.empty() || opset || no_cache || joined_past) && onnx.empty())
+    fail_user("--precision, --opset, --no-cache and --joined-past go with --onnx DIR");
   if (!gguf.empty()) {
     export_gguf(arguments);
   } else if (!adapter.empty()) {
@@ -421,12 +423,11 @@ void add_export_command(Command& linnet) {
           {.type = "DIR"})
       .take("--onnx", arguments.onnx, "the folder to write in ONNX", {.type = "DIR"})
       .take("--gguf", arguments.gguf, "the file to write for llama.cpp, of a decoder", {.type = "FILE"})
-      .take("--type", arguments.type, "of a GGUF file's matrices: f32, f16, bf16, q8_0 or q4_0", {.show_default = true})
-      .take("--opset", arguments.opset, "of ONNX", {.least = 14, .most = 18, .show_default = true})
+      .take("--type", arguments.type, "of a GGUF file's matrices: f32, f16 (default), bf16, q8_0 or q4_0")
+      .take("--opset", arguments.opset, "of ONNX (default 17)", {.least = 14, .most = 18})
       .take("--precision", arguments.precision,
-          "of ONNX weights and products: fp32, fp16, int8-dynamic (products of 8-bit numbers) or int8-qdq (weights "
-          "of 8 bits; of a model that `linnet quantize` has calibrated, products of 8-bit numbers)",
-          {.show_default = true})
+          "of ONNX weights and products: fp32 (default), fp16, int8-dynamic (products of 8-bit numbers) or int8-qdq "
+          "(weights of 8 bits; of a model that `linnet quantize` has calibrated, products of 8-bit numbers)")
       .flag("--no-cache", arguments.no_cache, "ONNX decoders without keys and values of earlier tokens")
       .flag("--joined-past", arguments.joined_past,
           "ONNX of GPT-2 with keys and values in one tensor: ONNX Runtime's optimizer fuses its attention")

@@ -69,7 +69,8 @@ class WaitedSignals {
  public:
   WaitedSignals() {
     sigemptyset(&set_);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, kReady}) sigaddset(&set_, signal);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, kReady})
+      if (signal == kReady || !is_ignored(signal)) sigaddset(&set_, signal);
     sigprocmask(SIG_BLOCK, &set_, &before_);
     descriptor_ = signalfd(-1, &set_, SFD_CLOEXEC);
     if (descriptor_ < 0) fail_errno("cannot wait for signals");
@@ -360,12 +361,13 @@ int start_ranks(int ranks, int restarts) {
 
 int run_as_rank(FunctionRef<int(Communicator& world)> body) {
   const std::optional<Starter> starter = find_starter();
+  const bool reports = !starter || starter->rank == 0 || !std::getenv("PMIX_RANK");  // MPI sets it if mpirun has not
   Communicator* joined = nullptr;
   try {
     joined = &join_world();
   } catch (const Error& error) {
-    if (!starter || starter->rank == 0) throw;
-    return exit_code(error.kind());  // all ranks have the same error, and rank 0 reports it
+    if (reports) throw;
+    return exit_code(error.kind());  // all ranks of mpirun have the same error, and rank 0 reports it
   }
   Communicator& world = *joined;
   if (world.size() == 1) return body(world);

@@ -43,7 +43,8 @@ void describe_program() {
   const bool bf16 = cpu_precision(Precision::kBf16) == Precision::kBf16;
   print("precision         {}\n", bf16 ? "fp32, bf16" : "fp32 (bf16 is computed in fp32: no instructions for it)");
   print("threads           {}\n", available_threads());
-  print("memory            {:.1f} GB available\n", static_cast<double>(available_memory()) / 1e9);
+  const auto memory = static_cast<double>(available_memory());  // in all, 2^64 if it is not known
+  print("memory            {}\n", memory < 0x1p64 ? fmt::format("{:.1f} GB available", memory / 1e9) : "unknown");
   print("libraries         {}\n", LINNET_LIBRARIES);
 }
 

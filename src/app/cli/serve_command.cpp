@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <csignal>
 #include "app/cli/commands.h"
 #include "app/cli/streams-inl.h"
 #include "base/log.h"
@@ -46,6 +47,7 @@ struct ServeArguments {
 
 // Returns after a stop signal, once every accepted request is answered.
 int serve(ServeArguments& arguments) {
+  std::signal(SIGPIPE, SIG_IGN);  // goes on where nobody reads its log
   force_isa(arguments.isa);
   arguments.limits.body_bytes = static_cast<uint64_t>(arguments.body_megabytes) << 20;
   arguments.service.log_requests = !arguments.quiet;

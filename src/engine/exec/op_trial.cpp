@@ -3,6 +3,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include "base/numbers.h"
 #include "engine/kernels/precision.h"
 #include "engine/ops/movement/movement.h"
 #include "engine/ops/pointwise/pointwise.h"
@@ -92,8 +93,8 @@ void compare_close(const NamedTensors& got, const NamedTensors& expected, double
   for (const auto& [name, tensor] : expected) {
     const double distance = tensor_distance(got.at(name), tensor);
     if (!(distance <= tolerance))
-      problems.push_back(what + " " + name + ": the relative distance is " + std::to_string(distance) +
-                         ", expected at most " + std::to_string(tolerance));
+      problems.push_back(what + " " + name + ": the relative distance is " + shortest(distance) +
+                         ", expected at most " + shortest(tolerance));
   }
 }
 
@@ -159,7 +160,7 @@ void compare_finite_differences(const OpTrial& op, const NamedTensors& inputs, s
       const double numeric = (loss[1] - loss[0]) / (2 * h);
       if (std::abs(analytic[j] - numeric) <= 1e-6 * (1 + std::abs(numeric))) continue;
       problems.push_back("gradient of operand " + std::to_string(i) + ", element " + std::to_string(j) + ": " +
-                         std::to_string(analytic[j]) + ", and by finite differences " + std::to_string(numeric));
+                         shortest(analytic[j]) + ", and by finite differences " + shortest(numeric));
     }
   }
 }

@@ -104,7 +104,7 @@ void HttpServer::State::drain() {
   for (const auto& session : std::set(sessions)) session->drain();
 }
 
-HttpServer::HttpServer(HttpHandler& handler, const std::string& host, int port, const HttpLimits& limits)
+HttpServer::HttpServer(HttpHandler& handler, const std::string& host, int port, const HttpLimits& limits) try
     : state_(std::make_unique<State>(handler, limits)) {
   raise_descriptor_limit(limits.connections + limits.spare);
   error_code error;
@@ -120,6 +120,8 @@ HttpServer::HttpServer(HttpHandler& handler, const std::string& host, int port, 
   state_->acceptor.bind(endpoint, error), check();
   state_->acceptor.listen(asio::socket_base::max_listen_connections, error), check();
   state_->id_prefix = fmt::format("{:x}-", std::time(nullptr));
+} catch (const boost::system::system_error& error) {  // no descriptors are left
+  fail_system(std::string("cannot serve: ") + error.what());
 }
 
 HttpServer::~HttpServer() = default;
@@ -137,7 +139,8 @@ void HttpServer::run(const std::function<void()>& reload) {
   struct sigaction action {};
   action.sa_handler = request_stop;
   action.sa_flags = SA_RESTART;
-  for (const int signal : {SIGINT, SIGTERM}) ::sigaction(signal, &action, nullptr);
+  for (const int signal : {SIGINT, SIGTERM})
+    if (!is_ignored(signal)) ::sigaction(signal, &action, nullptr);
   state.reload_signals.add(SIGHUP);
   stop.async_wait(asio::posix::stream_descriptor::wait_read, [&state](error_code) {
     log_info("stopping: ", state.sessions.size(), " connections are open");

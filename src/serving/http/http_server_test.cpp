@@ -2,6 +2,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -301,7 +302,8 @@ TEST(HttpServer, ASecondSignalEndsTheProcessWhateverItDoes) {
       }
       int pipe;
     } handler(ends[1]);
-    ::alarm(60);  // ends a test that fails
+    ::alarm(60);                // ends a test that fails
+    ::signal(SIGINT, SIG_DFL);  // ignored where the test runs in the background
     HttpServer server(handler, "127.0.0.1", 0, {});
     const int port = server.port();
     [[maybe_unused]] const ssize_t told = ::write(ends[1], &port, sizeof port);
@@ -320,6 +322,23 @@ TEST(HttpServer, ASecondSignalEndsTheProcessWhateverItDoes) {
   ASSERT_TRUE(WIFSIGNALED(status));
   EXPECT_TRUE(WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGINT) << WTERMSIG(status);
   for (const int end : ends) ::close(end);
+}
+
+// `ulimit -n 6`
+TEST(HttpServerDeathTest, WithoutDescriptorsIsAnErrorOfTheSystem) {
+  const auto open_with = [](rlim_t more) {
+    rlimit limit{};
+    limit.rlim_cur = limit.rlim_max = static_cast<rlim_t>(::dup(0)) + more;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    Handler handler;
+    try {
+      const HttpServer server(handler, "127.0.0.1", 0, {});
+    } catch (const Error& error) {
+      ::_exit(error.kind() == ErrorKind::kInternal ? 1 : 42);
+    }
+    ::_exit(2);
+  };
+  for (const rlim_t more : {0, 2, 4}) EXPECT_EXIT(open_with(more), testing::ExitedWithCode(42), "");
 }
 }  // namespace
 }  // namespace linnet

@@ -161,20 +161,19 @@ Value end_of(const Value& value, bool last, Budget& budget) {
   return all.empty() ? undefined(last ? "last" : "first", budget) : last ? all.back() : all.front();
 }
 
+// Not a number (NaN) for a text that is none.
+double to_real(const Value& value, Budget& budget) {
+  if (!value.text()) return value.number();
+  budget.read(value.text()->size());
+  std::string_view text = trimmed(*value.text(), " \t\r\n");
+  if (text.starts_with('+')) text.remove_prefix(1);
+  return parse_number<double>(text).value_or(NAN);
+}
+
 Value to_integer(const Value& value, const Arguments& arguments, Budget& budget) {
   const Value otherwise = integer_argument(arguments, 0, "default", 0);
   if (value.is_integer()) return value.integer();
-  double number = 0;
-  if (value.text()) {
-    budget.read(value.text()->size());
-    std::string_view text = trimmed(*value.text(), " \t\r\n");
-    if (text.starts_with('+')) text.remove_prefix(1);
-    const std::optional<double> found = parse_number<double>(text);
-    if (!found) return otherwise;
-    number = *found;
-  } else {
-    number = value.number();
-  }
+  const double number = to_real(value, budget);
   return std::abs(number) < 9e18 ? Value(static_cast<int64_t>(number)) : otherwise;
 }
 
@@ -301,8 +300,8 @@ constexpr Row<Filter> kFilters[] = {
     {"first", [](V v, A, B b) -> Value { return end_of(v, false, b); }},
     {"float",
         [](V v, A, B b) -> Value {
-          if (v.text()) b.read(v.text()->size());
-          return v.text() ? std::strtod(v.text()->c_str(), nullptr) : v.number();
+          const double number = to_real(v, b);
+          return std::isnan(number) ? 0.0 : number;
         }},
     {"indent", indent_filter},
     {"int", [](V v, A a, B b) -> Value { return to_integer(v, a, b); }},

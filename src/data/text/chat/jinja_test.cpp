@@ -1,6 +1,7 @@
 // Chat templates beside what transformers makes of them (tests/golden/make_chat_templates.py), and templates that are
 // wrong or do not end.
 #include <gtest/gtest.h>
+#include <clocale>
 #include <random>
 #include "base/error.h"
 #include "base/files.h"
@@ -54,6 +55,12 @@ TEST(Jinja, ExpressionsHaveTheValuesOfJinja) {
     if (test.contains("text")) EXPECT_EQ(text, test.at("text").get<std::string>()) << source;
     else EXPECT_TRUE(text.starts_with("error: ")) << source << ": " << text;
   }
+}
+
+TEST(Jinja, NumbersAreReadAlikeInEveryLocale) {
+  std::setlocale(LC_ALL, "de_DE.UTF-8");
+  EXPECT_EQ(rendered("{{ ' +1.5'|float }} {{ '1.5x'|float }} {{ '2.7'|int }} {{ 1.5 }}"), "1.5 0.0 2 1.5");
+  std::setlocale(LC_ALL, "C");
 }
 
 TEST(Jinja, AnErrorNamesTheLineAndWhatIsWrong) {

@@ -135,8 +135,7 @@ TEST(SentencePiece, OptionsThatCannotBe) {
       "the training text has nothing to make a vocabulary of");
   TokenizerOptions options = small("bpe");
   options.character_coverage = 0.5;
-  EXPECT_EQ(
-      error_of([&] { train_tokenizer(options, corpus()); }), "character_coverage is 0.500000; it must lie in 0.98..1");
+  EXPECT_EQ(error_of([&] { train_tokenizer(options, corpus()); }), "character_coverage is 0.5; it must lie in 0.98..1");
 }
 
 TEST(SentencePiece, NoChildIsLeftBehind) {

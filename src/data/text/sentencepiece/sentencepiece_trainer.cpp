@@ -13,6 +13,7 @@
 #include "base/fail.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/numbers.h"
 #include "data/text/trained_tokenizers.h"
 
 namespace linnet {
@@ -46,7 +47,7 @@ std::unordered_map<std::string, std::string> trainer_arguments(const TokenizerOp
   std::unordered_map<std::string, std::string> arguments = {
       {"model_type", options.model_type},
       {"vocab_size", std::to_string(options.vocab_size)},
-      {"character_coverage", std::to_string(options.character_coverage)},
+      {"character_coverage", shortest(options.character_coverage)},
       {"pad_id", std::to_string(ids.pad)},
       {"unk_id", std::to_string(ids.unknown)},
       {"bos_id", std::to_string(ids.begin)},
