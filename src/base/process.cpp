@@ -1,5 +1,6 @@
 #include "base/process.h"
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -70,6 +71,7 @@ double file_pages(const std::string& folder, int version) {
   return pages;
 }
 
+std::atomic<int> forks{0};  // from the process of the first ForkGuard to this one
 std::atomic<bool> requested{false}, keeps_handlers{false};
 std::atomic<const char*> announcement{nullptr};
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<const char*>::is_always_lock_free,
@@ -196,6 +198,11 @@ void default_stop_signals() {
 }
 
 bool stop_requested() { return requested.load(std::memory_order_relaxed); }
+
+ForkGuard::ForkGuard() : forks_(forks) {
+  [[maybe_unused]] static const int registered = ::pthread_atfork(nullptr, nullptr, [] { ++forks; });
+}
+bool ForkGuard::is_child() const { return forks.load(std::memory_order_relaxed) != forks_; }
 
 ModuleSearch search_module(const char* name, const char* variable) {
   std::vector<std::filesystem::path> locations;

@@ -1,5 +1,7 @@
-// This process: its memory, time and limits as the operating system reports them, signals, and shared libraries.
+// This process: its memory, time and limits as the operating system reports them, signals, forks, floating-point
+// environment, and shared libraries.
 #pragma once
+#include <cfenv>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -53,6 +55,28 @@ bool stop_requested();
 
 // Thrown at StopPoints (base/thread_pool.h). Not a std::exception: only the code that made the StopPoints catches it.
 struct Stopped {};
+
+// Guards an object with threads, which a fork does not copy: a child neither uses nor destroys it.
+class ForkGuard {
+ public:
+  ForkGuard();
+  bool is_child() const;  // as quick as a load
+
+ private:
+  int forks_;
+};
+
+// Sets the default floating-point environment (rounding to nearest, no traps, subnormal numbers) during its lifetime;
+// then the host program has its own again.
+class DefaultFloats {
+ public:
+  DefaultFloats() { std::fegetenv(&host_), std::fesetenv(FE_DFL_ENV); }
+  ~DefaultFloats() { std::fesetenv(&host_); }
+  DefaultFloats(const DefaultFloats&) = delete;
+
+ private:
+  std::fenv_t host_{};
+};
 
 // Whether an environment variable switches a feature off, to find the cause of a fault.
 inline bool switched_off(const char* variable) {
