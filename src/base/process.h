@@ -1,5 +1,4 @@
-// This process: its memory, time and limits as the operating system reports them, signals, forks, floating-point
-// environment, and shared libraries.
+// This process: memory, time and limits as the system reports them, signals, forks, floating point, shared libraries.
 #pragma once
 #include <cfenv>
 #include <cstddef>
@@ -36,26 +35,6 @@ uint64_t cgroup_memory_left(
 double cgroup_processors(
     const std::string& root = "/sys/fs/cgroup", const std::string& membership = "/proc/self/cgroup");
 
-// Ends a run in order on SIGINT (Ctrl-C), SIGTERM, SIGHUP (unless nohup ignores it) or SIGUSR1, which mpirun passes on
-// to all ranks and Slurm sends before a job's time is over.
-//
-//   announce_stop(text)    a signal prints the text and ends the process at once: nothing is there to be saved yet
-//   catch_stop_signals()   the first signal only makes stop_requested() true, the second one ends the process at once
-//   default_stop_signals() a signal ends the process at once, as before either of these
-//
-// After either of the first two, SIGPIPE (a reader of our output went away) does not end the process.
-void announce_stop(const char* text);  // a whole line; must outlive the process
-void catch_stop_signals();
-void default_stop_signals();
-[[noreturn]] void end_by_signal(int signal);  // for signal handlers
-// For a library in a host process (Python): from now on the functions above change no handler.
-void keep_signal_handlers();
-// True once such a signal was caught. Long loops check it, save and return.
-bool stop_requested();
-
-// Thrown at StopPoints (base/thread_pool.h). Not a std::exception: only the code that made the StopPoints catches it.
-struct Stopped {};
-
 // Guards an object with threads, which a fork does not copy: a child neither uses nor destroys it.
 class ForkGuard {
  public:
@@ -77,6 +56,26 @@ class DefaultFloats {
  private:
   std::fenv_t host_{};
 };
+
+// Ends a run in order on SIGINT (Ctrl-C), SIGTERM, SIGHUP (unless nohup ignores it) or SIGUSR1, which mpirun passes on
+// to all ranks and Slurm sends before a job's time is over.
+//
+//   announce_stop(text)    a signal prints the text and ends the process at once: nothing is there to be saved yet
+//   catch_stop_signals()   the first signal only makes stop_requested() true, the second one ends the process at once
+//   default_stop_signals() a signal ends the process at once, as before either of these
+//
+// After either of the first two, SIGPIPE (a reader of our output went away) does not end the process.
+void announce_stop(const char* text);  // a whole line; must outlive the process
+void catch_stop_signals();
+void default_stop_signals();
+[[noreturn]] void end_by_signal(int signal);  // for signal handlers
+// For a library in a host process (Python): from now on the functions above change no handler.
+void keep_signal_handlers();
+// True once such a signal was caught. Long loops check it, save and return.
+bool stop_requested();
+
+// Thrown at StopPoints (base/thread_pool.h). Not a std::exception: only the code that made the StopPoints catches it.
+struct Stopped {};
 
 // Whether an environment variable switches a feature off, to find the cause of a fault.
 inline bool switched_off(const char* variable) {

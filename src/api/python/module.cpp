@@ -145,9 +145,7 @@ PythonCall::PythonCall(bool has_gil, const char* refusal) {
   while (true) ::pause();
 }
 
-PythonCall::~PythonCall() {
-  if (--call_depth == 0) --running_calls;
-}
+PythonCall::~PythonCall() { running_calls -= --call_depth == 0 ? 1 : 0; }
 
 void add_errors(nb::module_& module) {
   module.def(
@@ -185,6 +183,10 @@ void check_signals() {
   if (PyErr_CheckSignals() != 0) throw nb::python_error();
 }
 }  // namespace linnet::python
+
+// Registers no destructor of the module's static objects: daemon threads compute until the process has ended.
+// NOLINTNEXTLINE(bugprone-reserved-identifier)
+extern "C" __attribute__((visibility("hidden"))) int __cxa_atexit(void (*)(void*), void*, void*) { return 0; }
 
 NB_MODULE(_linnet, module) {
   using namespace linnet::python;
