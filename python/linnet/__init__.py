@@ -4,6 +4,19 @@ Training by hand: `Module`, layers, operations and `Learner`. Training by tasks:
 `evaluate`. Trained models: `load`. Guide: docs/python.md.
 """
 
+import sys
+
+try:
+    if sys.version_info >= (3, 13):
+        import _interpreters
+    else:
+        import _xxsubinterpreters as _interpreters  # type: ignore[import-not-found]
+    _is_main = _interpreters.get_current() == _interpreters.get_main()
+except ImportError:  # no module, and so no other interpreters
+    _is_main = True
+if not _is_main:  # the compiled part is loaded once per process, and would be that of both
+    raise ImportError("linnet works in the main interpreter of a process alone, not in a subinterpreter")
+
 from . import _linnet, init
 from ._linnet import (
     Adafactor,
@@ -58,7 +71,6 @@ from ._linnet import (
     layer_norm,
     leaky_relu,
     linear_cross_entropy,
-    load_tokenizer,
     log,
     log_softmax,
     logical_and,
@@ -106,7 +118,7 @@ from ._linnet import (
 from .data import Dataset, Loader
 from .errors import Error, InternalError, MachineError, NumericError, ShapeError, UserError
 from .learner import Evaluation, FitEvent, FitReport, Learner, LoadReport, StepResult
-from .models import Classification, Model, Stream, load
+from .models import Classification, Model, Stream, load, load_tokenizer
 from .modules import (
     GRU,
     LSTM,

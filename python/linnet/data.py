@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
 import operator
 import typing
 
 from . import _linnet
+from .calls import call, path_of
 from .errors import UserError
 
 Batch = typing.Dict[str, typing.Any]
-atexit.register(_linnet.end_calls)  # threads of loaders call no function of a dataset while Python ends
 
 
 def columns_of(data: typing.Any) -> dict[str, typing.Any]:
@@ -63,14 +62,14 @@ class Dataset:
         """Adds a field: an array [samples, ...], or a list of lists of ids, whose batches are int32 [rows, length]
         padded with 0, with `name`_length int32 [rows] beside it."""
         if _is_ragged(values):
-            self._core.add_sequences(name, _ids(values))
+            call(self._core.add_sequences, name=name, sequences=_ids(values))
         else:
-            self._core.add(name, values, dtype)
+            call(self._core.add, name=name, values=values, dtype=dtype)
         return self
 
     def add_sequences(self, name: str, sequences: typing.Sequence[typing.Sequence[int]]) -> Dataset:
         """Adds sequences of ids, also where all have the same length."""
-        self._core.add_sequences(name, _ids(sequences))
+        call(self._core.add_sequences, name=name, sequences=_ids(sequences))
         return self
 
     @classmethod
@@ -79,20 +78,21 @@ class Dataset:
     ) -> Dataset:
         """Samples from function(index), called by the loader's threads; types: (dtype, shape) of one sample."""
         for name, entry in types.items():
-            if not isinstance(entry, tuple) or len(entry) != 2 or not isinstance(entry[1], (tuple, list)):
+            is_pair = isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[1], (tuple, list))
+            if not is_pair or not all(hasattr(size, "__index__") for size in entry[1]):
                 raise UserError(f'the type of "{name}" is {entry!r}; (dtype, shape) is wanted, as ("float32", (3,))')
-        return cls._of(_linnet.DatasetCore.from_function(size, types, function))
+        return cls._of(call(_linnet.DatasetCore.from_function, size=size, types=types, function=function))
 
     @classmethod
     def idx(cls, images: str, labels: str) -> Dataset:
         """MNIST's files, plain or gzip: fields images uint8 [H, W, C] and labels int32."""
-        return cls._of(_linnet.DatasetCore.idx(str(images), str(labels)))
+        return cls._of(_linnet.DatasetCore.idx(path_of(images), path_of(labels)))
 
     @classmethod
     def image_folder(cls, folder: str, size: int = 0) -> Dataset:
         """FOLDER/CLASS/*.png, .jpg, .bmp: fields images uint8 [size, size, C] and labels int32."""
         try:
-            return cls._of(_linnet.DatasetCore.image_folder(str(folder), size))
+            return cls._of(call(_linnet.DatasetCore.image_folder, folder=path_of(folder), size=size))
         except UserError as error:
             text = str(error).replace("image_size makes them alike (image_size=", "size= makes them alike (size=")
             error.args = (text,)
@@ -101,12 +101,13 @@ class Dataset:
     @classmethod
     def text(cls, path: str, tokenizer: str, length: int) -> Dataset:
         """A text cut into chunks: fields tokens and targets int32 [length]. tokenizer: a folder."""
-        return cls._of(_linnet.DatasetCore.text(str(path), str(tokenizer), length))
+        make = _linnet.DatasetCore.text
+        return cls._of(call(make, path=path_of(path), tokenizer=path_of(tokenizer), length=length))
 
     @classmethod
     def chunks(cls, ids: typing.Any, length: int) -> Dataset:
         """The same of ids that the program has."""
-        return cls._of(_linnet.DatasetCore.chunks(ids, length))
+        return cls._of(call(_linnet.DatasetCore.chunks, ids=ids, length=length))
 
     @classmethod
     def tsv(
@@ -120,7 +121,15 @@ class Dataset:
     ) -> Dataset:
         """Lines with a text and a label: fields tokens (a sequence) and labels int32. tokenizer: a folder."""
         return cls._of(
-            _linnet.DatasetCore.tsv(str(path), str(tokenizer), text_column, label_column, header, max_length)
+            call(
+                _linnet.DatasetCore.tsv,
+                path=path_of(path),
+                tokenizer=path_of(tokenizer),
+                text_column=text_column,
+                label_column=label_column,
+                header=header,
+                max_length=max_length,
+            )
         )
 
     def __len__(self) -> int:
@@ -145,11 +154,11 @@ class Dataset:
 
     def select(self, indices: typing.Sequence[int]) -> Dataset:
         """The samples with these indices, in this order."""
-        return self._of(self._core.select(list(indices)))
+        return self._of(call(self._core.select, indices=list(indices)))
 
     def split(self, fraction: float, seed: int = 1) -> tuple[Dataset, Dataset]:
         """A part of `fraction` of the samples, drawn by the seed, and the others."""
-        first, second = self._core.split(fraction, seed)
+        first, second = call(self._core.split, fraction=fraction, seed=seed)
         return self._of(first), self._of(second)
 
     def __repr__(self) -> str:
@@ -175,8 +184,17 @@ class Loader:
         _pad_last: bool = False,
     ) -> None:
         dataset = data if isinstance(data, Dataset) else Dataset(data)
-        self._core: typing.Any = _linnet.LoaderCore(
-            dataset._core, batch, shuffle, seed, drop_last, workers, prefetch, list(buckets), _pad_last
+        self._core: typing.Any = call(
+            _linnet.LoaderCore,
+            data=dataset._core,
+            batch=batch,
+            shuffle=shuffle,
+            seed=seed,
+            drop_last=drop_last,
+            workers=workers,
+            prefetch=prefetch,
+            buckets=list(buckets),
+            pad_last=_pad_last,
         )
 
     def shapes(self) -> list[dict[str, tuple[str, tuple[int, ...]]]]:
@@ -205,4 +223,4 @@ class Loader:
 
     def seek(self, epoch: int, batch: int = 0) -> None:
         """Goes to a position."""
-        self._core.seek(epoch, batch)
+        call(self._core.seek, epoch=epoch, batch=batch)

@@ -7,11 +7,12 @@ import typing
 
 from . import _linnet
 from ._linnet import Initializer
+from .calls import call
 
 
 def constant(value: float) -> Initializer:
     """The same value everywhere."""
-    return _linnet.init_constant(value)
+    return typing.cast(Initializer, call(_linnet.init_constant, value=value))
 
 
 def zeros() -> Initializer:
@@ -26,17 +27,17 @@ def ones() -> Initializer:
 
 def uniform(bound: float) -> Initializer:
     """U(-bound, bound)."""
-    return _linnet.init_uniform(bound)
+    return typing.cast(Initializer, call(_linnet.init_uniform, bound=bound))
 
 
 def normal(deviation: float) -> Initializer:
     """N(0, deviation^2)."""
-    return _linnet.init_normal(deviation)
+    return typing.cast(Initializer, call(_linnet.init_normal, deviation=deviation))
 
 
 def truncated_normal(deviation: float) -> Initializer:
     """N(0, deviation^2), of which values beyond two deviations are drawn again."""
-    return _linnet.init_truncated_normal(deviation)
+    return typing.cast(Initializer, call(_linnet.init_truncated_normal, deviation=deviation))
 
 
 def xavier_uniform() -> Initializer:

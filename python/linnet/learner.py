@@ -11,6 +11,7 @@ import weakref
 
 from . import _linnet
 from ._linnet import Adam, Group, LayerParameter, Loss, Parameter, Schedule, Tensor
+from .calls import call, path_of
 from .data import Batch, Dataset, Loader, columns_of
 from .errors import ShapeError, UserError
 from .modules import Conv1d, Conv2d, ConvReluPool, ConvTranspose2d, Module, PretrainedBert
@@ -557,11 +558,11 @@ class Learner:
 
     def gradient(self, name: str) -> typing.Any:
         """The gradient of the mean loss in the last step, before clipping, as a NumPy array."""
-        return self._core.gradient(name)
+        return call(self._core.gradient, name=name)
 
     def save(self, path: str, type: str = "fp32") -> None:
         """Writes the weights by name as safetensors; `type` "bf16" or "fp16" rounds them to half the bytes."""
-        self._core.save(str(path), type)
+        call(self._core.save, path=path_of(path), type=type)
 
     def load(self, path: str, strict: bool = True, prefix: str = "", layout: str | None = None) -> LoadReport:
         """Reads weights by name from a file (safetensors, or torch.save()); `prefix` goes before each of its names.
@@ -576,7 +577,8 @@ class Learner:
                     'file, and call load_state_dict(state, layout="torch")'
                 )
         self._changes += 1
-        return LoadReport(*self._core.load(str(path), strict, prefix, filters))
+        found = call(self._core.load, path=path_of(path), strict=strict, prefix=prefix, layout=filters)
+        return LoadReport(*found)
 
     def load_bert(self, bert: PretrainedBert) -> LoadReport:
         """Reads the weights of a BERT folder into the part of the model that it is."""
@@ -585,7 +587,7 @@ class Learner:
 
     def save_bert(self, bert: PretrainedBert, folder: str) -> None:
         """Writes a folder that transformers loads; all other parameters go to head.safetensors."""
-        self._core.save_bert(bert, str(folder))
+        self._core.save_bert(bert, path_of(folder))
 
     def export_onnx(
         self,
@@ -612,17 +614,18 @@ class Learner:
 
         axes = {name: dict(of_one) for name, of_one in (open_axes or {}).items()}
         self._take_shared()
-        self._core.export_onnx(record, {name: known[name] for name in names}, str(path), axes, opset)
+        types = {name: known[name] for name in names}
+        call(self._core.export_onnx, outputs=record, inputs=types, path=path_of(path), open_axes=axes, opset=opset)
 
     def save_state(self, path: str, loader: Loader | None = None) -> None:
         """Writes all that the next steps follow from: weights, moments, the number of steps, where the loader is, or
         without one where fit() was."""
-        self._core.save_state(str(path), *(loader.position if loader else self._position))
+        self._core.save_state(path_of(path), *(loader.position if loader else self._position))
 
     def load_state(self, path: str, loader: Loader | None = None) -> tuple[int, int]:
         """Reads it back; the steps that follow have the bits that they would have had. Moves the loader."""
         self._changes += 1
-        position: tuple[int, int] = self._core.load_state(str(path))
+        position: tuple[int, int] = self._core.load_state(path_of(path))
         self._position, self._batches = position, 0
         if loader:
             loader.seek(*position)

@@ -8,6 +8,7 @@ import typing
 
 from . import _linnet
 from ._linnet import Tokenizer
+from .calls import call, path_of, text_of
 from .errors import UserError
 
 Message = typing.Mapping[str, str]
@@ -100,8 +101,7 @@ class Model:
         unknown = [name for name in options if name not in known]
         if unknown:
             raise TypeError(f"there is no option {unknown[0]!r}; there are {', '.join(known)}")
-        if not isinstance(prompt, str):
-            raise TypeError(f"a text is wanted, and a {type(prompt).__name__} was given")
+        text_of(prompt)
         known.update({name: value for name, value in options.items() if value is not None})
         known["beam"] = known.pop("beams")
         texts = {}
@@ -140,7 +140,8 @@ class Model:
         """The translation of a text, or of each of a list, which are computed together."""
         if isinstance(text, str):
             return "" if not text.strip() else typing.cast(str, self._stream(text, options, translates=True).finish())
-        streams = [self._stream(line, options, translates=True) if line.strip() else None for line in text]
+        lines = [text_of(line) for line in _texts(text)]
+        streams = [self._stream(line, options, translates=True) if line.strip() else None for line in lines]
         return [stream.finish() if stream else "" for stream in streams]
 
     def embed(self, texts: str | typing.Sequence[str]) -> typing.Any:
@@ -150,7 +151,7 @@ class Model:
         for text in listed:
             if not isinstance(text, str):
                 raise UserError(f"a text is wanted, and a {type(text).__name__} was given")
-        rows = self._core.embed(listed)
+        rows = self._core.embed([text_of(text) for text in listed])
         return rows[0] if isinstance(texts, str) else rows
 
     def probabilities(self, texts: typing.Sequence[Texts]) -> typing.Any:
@@ -159,7 +160,8 @@ class Model:
         pairs = [text if isinstance(text, tuple) else (text, None) for text in _texts(texts)]
         if any(len(pair) != 2 or not isinstance(pair[0], str) for pair in pairs):
             raise UserError("a text to classify is a str, or a tuple of two")
-        return self._core.classify([first for first, _ in pairs], [second for _, second in pairs])
+        seconds = [None if second is None else text_of(second) for _, second in pairs]
+        return self._core.classify([text_of(first) for first, _ in pairs], seconds)
 
     @typing.overload
     def classify(self, texts: Texts) -> Classification: ...  # type: ignore[overload-overlap]
@@ -193,7 +195,7 @@ class Model:
         """How likely the model finds a text; a translator wants its source. The weights are loaded once more for it."""
         if any("=" in adapter and not os.path.exists(adapter) for adapter in self._adapters):
             raise UserError("score() takes adapters without a name alone: load the model with adapters=FOLDER")
-        return Score(*self._core.score(text, source))
+        return Score(*self._core.score(text_of(text), text_of(source)))
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -207,12 +209,13 @@ class Model:
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Writes a folder that transformers loads: of a run its best weights, else a copy."""
+        folder = path_of(folder)
         if self._adapters:
             raise UserError("save_pretrained() writes the folder's own weights, without the adapters")
         if os.path.exists(folder) and os.path.samefile(self.folder, folder):
             raise UserError(f"'{self.folder}' is the folder that the model is read from; give another one")
         if _linnet.is_run(self.folder):
-            _linnet.export_run(self.folder, os.fspath(folder))
+            _linnet.export_run(self.folder, folder)
         elif os.path.isdir(self.folder):
             import shutil
 
@@ -238,7 +241,7 @@ class Model:
 
 
 def _texts(texts: str | typing.Sequence[typing.Any]) -> list[typing.Any]:
-    if isinstance(texts, (dict, bytes)):
+    if isinstance(texts, (dict, bytes)) or not hasattr(texts, "__iter__"):
         raise UserError(f"a text or a list of texts is wanted, and a {type(texts).__name__} was given")
     return [texts] if isinstance(texts, str) else list(texts)
 
@@ -247,6 +250,8 @@ def _conversation(messages: str | typing.Sequence[Message]) -> str:
     """The messages as JSON."""
     if isinstance(messages, str):
         messages = [{"role": "user", "content": messages}]
+    if not hasattr(messages, "__iter__"):
+        raise UserError(f"a text or a list of messages is wanted, and a {type(messages).__name__} was given")
     listed = list(messages)
     if not listed:
         raise UserError("a conversation has at least one message")
@@ -279,16 +284,21 @@ def load(
     generate() names. slots: texts that are written at once. beams: the most of a search. max_length: tokens of a text
     with its prompt, 0: the model's, at most 2048. Raises UserError when the path holds no such model.
     """
-    if isinstance(adapters, (str, os.PathLike)):
+    if isinstance(adapters, (str, bytes, os.PathLike)):
         adapters = [adapters]
     options = dict(
         device=device,
         threads=threads,
         quantize=quantize or "",
         keep=list(keep),
-        adapters=[os.fspath(adapter) for adapter in adapters],
+        adapters=[path_of(adapter) for adapter in adapters],
         slots=slots,
         beams=beams,
         max_length=max_length,
     )
-    return Model(os.fspath(path), options)
+    return Model(path_of(path), options)
+
+
+def load_tokenizer(folder: str | os.PathLike[str], target: bool = False) -> Tokenizer:
+    """The tokenizer of a run or a model folder; target: of a translation's other side."""
+    return typing.cast(Tokenizer, call(_linnet.load_tokenizer, folder=path_of(folder), target=target))

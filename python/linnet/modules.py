@@ -9,6 +9,7 @@ import typing
 
 from . import _linnet
 from ._linnet import Initializer, LayerParameter, Loss, Parameter, Tensor
+from .calls import call, path_of
 from .errors import UserError
 
 # Modules may hold functions, such as relu: copies have the same ones, and pickle writes their names.
@@ -17,16 +18,20 @@ copyreg.pickle(type(_linnet.relu), lambda function: function.__name__)
 TensorLike = typing.Union[Tensor, Parameter, LayerParameter]
 
 
+def _parameter(shape: typing.Sequence[int], init: Initializer, buffer: bool) -> Parameter:
+    return typing.cast(Parameter, call(_linnet.parameter, shape=list(shape), init=init, buffer=buffer))
+
+
 def parameter(shape: typing.Sequence[int], init: Initializer | None = None) -> Parameter:
     """An array that training changes; without `init` it begins as Glorot's uniform rule says."""
-    return _linnet.parameter(list(shape), init or _linnet.init_xavier_uniform(), False)
+    return _parameter(shape, init or _linnet.init_xavier_uniform(), False)
 
 
 def Buffer(shape: typing.Sequence[int], init: Initializer | None = None) -> Parameter:
     """State that is saved and not trained, such as running statistics; zeros without `init`.
     `update_buffer(buffer, x)`, under `if is_training():`, sets what it holds after the step, and what reading it later
     in the loss gives; elements that are not finite stay as they were."""
-    return _linnet.parameter(list(shape), init or _linnet.init_constant(0), True)
+    return _parameter(shape, init or _linnet.init_constant(0), True)
 
 
 class Module:
@@ -106,7 +111,9 @@ class Linear(_Layer):
     """y = x weight^T + bias: [..., inputs] -> [..., outputs]. weight [outputs, inputs], bias [outputs]."""
 
     def __init__(self, inputs: int, outputs: int, bias: bool = True, init: Initializer | None = None) -> None:
-        super().__init__(_linnet.linear(inputs, outputs, bias, init), f"{inputs}, {outputs}")
+        super().__init__(
+            call(_linnet.linear, inputs=inputs, outputs=outputs, bias=bias, init=init), f"{inputs}, {outputs}"
+        )
 
 
 class Embedding(_Layer):
@@ -115,42 +122,48 @@ class Embedding(_Layer):
     sqrt(width), as in the Transformer of 2017, and begin with a deviation of 1 / sqrt(width)."""
 
     def __init__(self, rows: int, width: int, init: Initializer | None = None, scaled: bool = False) -> None:
-        super().__init__(_linnet.embedding_layer(rows, width, init, scaled), f"{rows}, {width}")
+        super().__init__(
+            call(_linnet.embedding_layer, rows=rows, width=width, init=init, scaled=scaled), f"{rows}, {width}"
+        )
 
 
 class LayerNorm(_Layer):
     """Layer normalization over the last axis. weight, bias [width] unless `affine` is False."""
 
     def __init__(self, width: int, epsilon: float = 1e-5, affine: bool = True) -> None:
-        super().__init__(_linnet.layer_norm_layer(width, epsilon, affine), f"{width}")
+        super().__init__(call(_linnet.layer_norm_layer, width=width, epsilon=epsilon, affine=affine), f"{width}")
 
 
 class RMSNorm(_Layer):
     """x / sqrt(mean(x^2) + epsilon) * weight over the last axis. weight [width]."""
 
     def __init__(self, width: int, epsilon: float = 1e-6) -> None:
-        super().__init__(_linnet.rms_norm_layer(width, epsilon), f"{width}")
+        super().__init__(call(_linnet.rms_norm_layer, width=width, epsilon=epsilon), f"{width}")
 
 
 class GroupNorm(_Layer):
     """Group normalization: [N, ..., channels]. weight, bias [channels]."""
 
     def __init__(self, groups: int, channels: int, epsilon: float = 1e-5) -> None:
-        super().__init__(_linnet.group_norm_layer(groups, channels, epsilon), f"{groups}, {channels}")
+        super().__init__(
+            call(_linnet.group_norm_layer, groups=groups, channels=channels, epsilon=epsilon), f"{groups}, {channels}"
+        )
 
 
 class BatchNorm(_Layer):
     """Batch normalization over all axes but the last: [..., channels]. weight, bias, running_mean, running_var."""
 
     def __init__(self, channels: int, epsilon: float = 1e-5, momentum: float = 0.1) -> None:
-        super().__init__(_linnet.batch_norm_layer(channels, epsilon, momentum), f"{channels}")
+        super().__init__(
+            call(_linnet.batch_norm_layer, channels=channels, epsilon=epsilon, momentum=momentum), f"{channels}"
+        )
 
 
 class Dropout(_Layer):
     """Zeroes elements with this probability while training, and scales the others up."""
 
     def __init__(self, probability: float = 0.5) -> None:
-        super().__init__(_linnet.dropout_layer(probability), f"{probability}")
+        super().__init__(call(_linnet.dropout_layer, probability=probability), f"{probability}")
 
 
 _Pair = typing.Union[int, tuple[int, int]]
@@ -177,9 +190,21 @@ class _Convolution(_Layer):
         groups: int = 1,
         bias: bool = True,
         init: Initializer | None = None,
-        *more: int,
+        **more: int,
     ) -> None:
-        spec = self._make(inputs, outputs, _pair(size), stride, _pair(padding), dilation, groups, bias, init, *more)
+        spec = call(
+            self._make,
+            inputs=inputs,
+            outputs=outputs,
+            size=_pair(size),
+            stride=stride,
+            padding=_pair(padding),
+            dilation=dilation,
+            groups=groups,
+            bias=bias,
+            init=init,
+            **more,
+        )
         super().__init__(spec, f"{inputs}, {outputs}, {size}")
 
 
@@ -217,7 +242,9 @@ class ConvTranspose2d(_Convolution):
         dilation: int = 1,
         init: Initializer | None = None,
     ) -> None:
-        super().__init__(inputs, outputs, size, stride, padding, dilation, groups, bias, init, output_padding)
+        super().__init__(
+            inputs, outputs, size, stride, padding, dilation, groups, bias, init, output_padding=output_padding
+        )
 
 
 class LSTM(_Layer):
@@ -225,7 +252,7 @@ class LSTM(_Layer):
     parameters of torch.nn.LSTM: weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0."""
 
     def __init__(self, inputs: int, hidden: int) -> None:
-        super().__init__(_linnet.lstm_layer(inputs, hidden), f"{inputs}, {hidden}")
+        super().__init__(call(_linnet.lstm_layer, inputs=inputs, hidden=hidden), f"{inputs}, {hidden}")
 
 
 class GRU(_Layer):
@@ -233,7 +260,7 @@ class GRU(_Layer):
     parameters of torch.nn.GRU."""
 
     def __init__(self, inputs: int, hidden: int) -> None:
-        super().__init__(_linnet.gru_layer(inputs, hidden), f"{inputs}, {hidden}")
+        super().__init__(call(_linnet.gru_layer, inputs=inputs, hidden=hidden), f"{inputs}, {hidden}")
 
 
 class ConvReluPool(_Layer):
@@ -248,7 +275,8 @@ class ConvReluPool(_Layer):
                 raise UserError(
                     f"ConvReluPool's {name} has a number for each channel, and {given!r} was given; filters are 3 x 3"
                 )
-        spec = _linnet.conv_relu_pool_layer(inputs, outputs, list(mean), list(deviation))
+        make = _linnet.conv_relu_pool_layer
+        spec = call(make, inputs=inputs, outputs=outputs, mean=list(mean), deviation=list(deviation))
         super().__init__(spec, f"{inputs}, {outputs}")
 
 
@@ -265,7 +293,15 @@ class MultiHeadAttention(_Layer):
         rotary_theta: float = 0.0,
         biases: bool = True,
     ) -> None:
-        spec = _linnet.attention_layer(width, heads, kv_heads, dropout, rotary_theta, biases)
+        spec = call(
+            _linnet.attention_layer,
+            width=width,
+            heads=heads,
+            kv_heads=kv_heads,
+            dropout=dropout,
+            rotary_theta=rotary_theta,
+            biases=biases,
+        )
         super().__init__(spec, f"{width}, {heads}")
 
     def forward(
@@ -293,7 +329,7 @@ class PretrainedBert(_Layer):
     folder."""
 
     def __init__(self, folder: str) -> None:
-        super().__init__(_linnet.bert_layer(str(folder)), repr(str(folder)))
+        super().__init__(_linnet.bert_layer(path_of(folder)), repr(path_of(folder)))
 
     def forward(self, tokens: TensorLike, lengths: TensorLike, types: TensorLike | None = None) -> Tensor:  # type: ignore[override]
         """tokens, types int32 [B, T], lengths int32 [B] -> states [B, T, width]."""
@@ -310,7 +346,7 @@ class OnnxModule(_Layer):
     `permute(x, (0, 3, 1, 2))` makes of [N, H, W, C]."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(_linnet.onnx_layer(str(path)), repr(str(path)))
+        super().__init__(_linnet.onnx_layer(path_of(path)), repr(path_of(path)))
 
     def forward(self, x: TensorLike | dict[str, TensorLike]) -> typing.Any:
         """A tensor -> the first output, of a network of one input; a dict of the inputs -> a dict of all outputs."""

@@ -11,6 +11,7 @@ import time
 import typing
 
 from . import _linnet
+from .calls import call, path_of
 from .errors import UserError
 from .learner import goes_on
 
@@ -221,12 +222,12 @@ def _renamed(task: str, records: list[dict[str, typing.Any]]) -> list[dict[str, 
 
 def _picture(cell: typing.Any, row: int) -> str:
     """The path of a row's picture from the working directory on, as that of a table begins at the table's folder."""
-    if not isinstance(cell, (str, os.PathLike)):
+    if not isinstance(cell, (str, bytes, os.PathLike)):
         raise UserError(
             f"row {row} has a {type(cell).__name__} for its picture; pictures are given by path, and a linnet.Learner "
             "trains on arrays"
         )
-    return os.path.abspath(os.fspath(cell))
+    return os.path.abspath(path_of(cell))
 
 
 def _data_file(
@@ -235,8 +236,8 @@ def _data_file(
     """A path as it is; else a file of the data. Rows whose names are known are JSON lines, which keep texts as they
     are; of others one column is a text, more are separated by tabs. chosen: the settings name columns, and text_column
     the one of texts or pictures."""
-    if isinstance(data, (str, os.PathLike)):
-        return str(os.fspath(data))
+    if isinstance(data, (str, bytes, os.PathLike)):
+        return path_of(data)
     if hasattr(data, "__next__"):  # an iterator, which can be read once
         data = list(data)
     folder = (os.path.normpath(run) if run else os.path.join("runs", "data")) + ".data"
@@ -282,7 +283,7 @@ def _choice(
     short: dict[str, typing.Any],
     settings: dict[str, typing.Any],
 ) -> dict[str, typing.Any]:
-    name = os.fspath(task)
+    name = path_of(task)
     choice: dict[str, typing.Any] = dict(config=TASKS.get(name, name), data="", source="", target="", settings=[])
     chosen = any(key.endswith("_column") for key in settings)
     text_column = str(settings.get("text_column", ""))
@@ -299,8 +300,8 @@ def _choice(
             choice["settings"].append(f"{split}_{'text' if is_text else 'tsv'}={path}")
     for key, value in settings.items():
         key = {"model_from": "model.from"}.get(key, key)
-        if isinstance(value, os.PathLike):
-            value = os.fspath(value)
+        if isinstance(value, (bytes, os.PathLike)):
+            value = path_of(value)
         choice["settings"].append(f"{key}={_text(value)}")
     for key in ("steps", "epochs", "batch", "rate"):
         choice[key] = None if short[key] is None else _text(short[key])
@@ -362,8 +363,8 @@ def train(
     again, each after it was saved: resume=True goes on. Raises UserError, NumericError when a loss is not finite, and
     MachineError.
     """
-    name = os.path.splitext(os.path.basename(os.fspath(task)))[0]
-    folder = os.fspath(run) if run is not None else os.path.join("runs", name)
+    name = os.path.splitext(os.path.basename(path_of(task)))[0]
+    folder = path_of(run) if run is not None else os.path.join("runs", name)
     short = dict(steps=steps, epochs=epochs, batch=batch, rate=rate, memory=memory, device=device, threads=threads)
     functions: list[typing.Callable[[TrainEvent], object]] = list(callbacks)
     if _in_notebook():
@@ -377,7 +378,8 @@ def train(
     had_rows = os.path.exists(rows)
     try:
         choice = _choice(task, data, valid, test, source, target, folder, short, settings)
-        return TrainReport(*_linnet.train(choice, folder, resume, os.fspath(init), hear))
+        start = path_of(init)
+        return TrainReport(*call(_linnet.train, choice=choice, run=folder, resume=resume, init=start, callbacks=hear))
     except BaseException:
         if not had_rows and not os.path.exists(folder):  # no run was begun
             shutil.rmtree(rows, ignore_errors=True)
@@ -407,7 +409,7 @@ def plan(
     short = dict(steps=steps, epochs=epochs, batch=batch, rate=rate, memory=memory, device=device, threads=threads)
     with tempfile.TemporaryDirectory() as folder:  # of data that are no files
         choice = _choice(task, data, valid, test, source, target, os.path.join(folder, "run"), short, settings)
-        return Plan(_linnet.plan(choice, exact))
+        return Plan(call(_linnet.plan, choice=choice, exact=exact))
 
 
 def check(
@@ -451,7 +453,7 @@ class Report:
 
 def report(*runs: str | os.PathLike[str], title: str = "") -> Report:
     """One page about a run, or several side by side: curves, memory, time, samples."""
-    return Report(_linnet.report([os.fspath(run) for run in runs], title))
+    return Report(call(_linnet.report, runs=[path_of(run) for run in runs], title=title))
 
 
 class TaskEvaluation(typing.NamedTuple):
@@ -481,23 +483,24 @@ def evaluate(
         raise UserError(f'there is no split "{split}"; there are "test" and "valid"')
     options = dict(
         split="" if data or source else split,
-        data=os.fspath(data),
-        source=os.fspath(source),
-        target=os.fspath(target),
+        data=path_of(data),
+        source=path_of(source),
+        target=path_of(target),
         beams=beams,
         threads=threads,
         device=device,
         quantize=quantize or "",
     )
-    return TaskEvaluation(*_linnet.evaluate(os.fspath(model), options))
+    return TaskEvaluation(*_linnet.evaluate(path_of(model), options))
 
 
 def read_metrics(run: str | os.PathLike[str]) -> list[dict[str, typing.Any]]:
     """The lines of a run's metrics.jsonl, one for each step that was logged."""
     import json
 
+    run = path_of(run)
     try:
-        with open(os.path.join(os.fspath(run), "metrics.jsonl"), encoding="utf-8") as file:
+        with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
             return [json.loads(line) for line in file]
     except OSError:
-        raise UserError(f"'{os.fspath(run)}' is no run: it has no metrics.jsonl") from None
+        raise UserError(f"'{run}' is no run: it has no metrics.jsonl") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typing
 
 from . import _linnet
+from .calls import call, path_of
 from .errors import UserError
 from .learner import Learner, goes_on
 from .modules import GRU, LSTM, Conv1d, Decoder
@@ -26,8 +27,15 @@ class TextGenerator:
     ) -> None:
         self._decoder = decoder
         self._kept: list[typing.Any] = []
-        self._core: typing.Any = _linnet.GeneratorCore(
-            decoder, self._kept, slots, max_length, cache, same_bits, threads
+        self._core: typing.Any = call(
+            _linnet.GeneratorCore,
+            decoder=decoder,
+            kept=self._kept,
+            slots=slots,
+            max_length=max_length,
+            cache=cache,
+            same_bits=same_bits,
+            threads=threads,
         )
         mixing = next((part for part in self._kept if isinstance(part, (LSTM, GRU, Conv1d))), None)
         if cache and mixing is not None:
@@ -42,7 +50,7 @@ class TextGenerator:
 
     def load(self, path: str) -> TextGenerator:
         """Takes the weights that Learner.save() wrote."""
-        self._core.load(str(path))
+        self._core.load(path_of(path))
         return self
 
     def generate(
@@ -59,7 +67,15 @@ class TextGenerator:
         """Continues each prompt; returns the new tokens. listener(row, token) hears each; False ends everything."""
         rows = [list(prompt) for prompt in prompts]
         hear = listener and (lambda row, token: goes_on(listener(row, token)))
-        found: list[list[int]] = self._core.generate(
-            rows, max_tokens, temperature, top_k, top_p, seed, list(ends), hear
+        found: list[list[int]] = call(
+            self._core.generate,
+            prompts=rows,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            seed=seed,
+            ends=list(ends),
+            listener=hear,
         )
         return found

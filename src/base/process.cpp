@@ -1,6 +1,7 @@
 #include "base/process.h"
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -71,6 +72,7 @@ double file_pages(const std::string& folder, int version) {
   return pages;
 }
 
+std::atomic<int> forks{0};  // from the process of the first ForkGuard to this one
 std::atomic<bool> requested{false}, keeps_handlers{false};
 std::atomic<const char*> announcement{nullptr};
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<const char*>::is_always_lock_free,
@@ -191,6 +193,11 @@ void catch_stop_signals() { install(request, SIG_IGN); }
 void default_stop_signals() { install(SIG_DFL, SIG_DFL); }
 
 bool stop_requested() { return requested.load(std::memory_order_relaxed); }
+
+ForkGuard::ForkGuard() : forks_(forks) {
+  [[maybe_unused]] static const int registered = ::pthread_atfork(nullptr, nullptr, [] { ++forks; });
+}
+bool ForkGuard::is_child() const { return forks.load(std::memory_order_relaxed) != forks_; }
 
 ModuleSearch search_module(const char* name, const char* variable) {
   std::vector<std::filesystem::path> locations;

@@ -1,5 +1,6 @@
-// This process: its memory, time and limits as the operating system reports them, signals, and shared libraries.
+// This process: memory, time and limits as the system reports them, signals, forks, floating point, shared libraries.
 #pragma once
+#include <cfenv>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -32,6 +33,28 @@ uint64_t cgroup_memory_left(
 // The lowest quota in processors; a large number if there is no limit.
 double cgroup_processors(
     const std::string& root = "/sys/fs/cgroup", const std::string& membership = "/proc/self/cgroup");
+
+// Guards an object with threads, which a fork does not copy: a child neither uses nor destroys it.
+class ForkGuard {
+ public:
+  ForkGuard();
+  bool is_child() const;  // as quick as a load
+
+ private:
+  int forks_;
+};
+
+// Sets the default floating-point environment (rounding to nearest, no traps, subnormal numbers) during its lifetime;
+// then the host program has its own again.
+class DefaultFloats {
+ public:
+  DefaultFloats() { std::fegetenv(&host_), std::fesetenv(FE_DFL_ENV); }
+  ~DefaultFloats() { std::fesetenv(&host_); }
+  DefaultFloats(const DefaultFloats&) = delete;
+
+ private:
+  std::fenv_t host_{};
+};
 
 // Ends a run in order on SIGINT (Ctrl-C), SIGTERM, SIGHUP or SIGUSR1, which mpirun passes on to all ranks and Slurm
 // sends before a job's time is over. Those that the program was told to ignore (nohup; `&` in a script) stay ignored.

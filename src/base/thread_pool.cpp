@@ -1,14 +1,11 @@
 #include "base/thread_pool.h"
-#include <pthread.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <chrono>
 #include <cmath>
-#include <map>
 #include <system_error>
 #include <utility>
 #include "base/error.h"
-#include "base/process.h"
 #include "base/timeline.h"
 
 #if defined(__x86_64__)
@@ -40,55 +37,13 @@ template <class T> void wait_while_equal(std::atomic<T>& value, T old) {
   while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
 }
 
-// A fork copies pools without their threads: in the child a pool starts new ones at its next use.
-class Pools {
- public:
-  static Pools& get() {
-    static Pools& pools = *new Pools;  // outlives every pool
-    return pools;
-  }
-  void add(const ThreadPool* pool) {
-    const std::lock_guard lock(mutex_);
-    pools_[pool] = false;
-  }
-  // Returns whether the pool's threads belong to a parent process.
-  bool remove(const ThreadPool* pool) {
-    const std::lock_guard lock(mutex_);
-    return pools_.extract(pool).mapped();
-  }
-  bool was_left_behind(const ThreadPool* pool) {
-    if (!forked_.load(std::memory_order_relaxed)) return false;
-    const std::lock_guard lock(mutex_);
-    return std::exchange(pools_[pool], false);
-  }
-
- private:
-  Pools() {
-    ::pthread_atfork([] { get().mutex_.lock(); }, [] { get().mutex_.unlock(); },
-        [] {
-          get().forked_ = true;
-          for (auto& [pool, is_left_behind] : get().pools_) is_left_behind = true;
-          get().mutex_.unlock();
-        });
-  }
-  std::mutex mutex_;
-  std::map<const ThreadPool*, bool> pools_;  // whether the threads are in another process
-  std::atomic<bool> forked_{false};
-};
-
 // Leaks threads of another process, which can be neither joined nor detached.
 void forget(std::vector<std::thread>& workers) { new std::vector<std::thread>(std::exchange(workers, {})); }
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) {
-  start_workers(threads);
-  Pools::get().add(this);
-}
+ThreadPool::ThreadPool(int threads) { start_workers(threads); }
 
-ThreadPool::~ThreadPool() {
-  if (Pools::get().remove(this)) forget(workers_);
-  else end_workers();
-}
+ThreadPool::~ThreadPool() { guard_.is_child() ? forget(workers_) : end_workers(); }
 
 void ThreadPool::start_workers(int threads) {
   try {
@@ -113,9 +68,10 @@ void ThreadPool::stop_point() const {
 void ThreadPool::run(int64_t tasks, FunctionRef<void(int64_t, int)> body) {
   if (tasks <= 0) return;
   stop_point();
-  if (Pools::get().was_left_behind(this)) {
+  if (guard_.is_child()) {
     const int threads = size();
     forget(workers_);
+    guard_ = ForkGuard();
     door_ = 0, generation_ = 0, error_ = nullptr;
     start_workers(threads);
   }
@@ -188,7 +144,7 @@ int available_threads() {
 
 std::thread start_thread(std::function<void()> work) {
   try {
-    return std::thread(std::move(work));
+    return std::thread([work = std::move(work)] { std::fesetenv(FE_DFL_ENV), work(); });
   } catch (const std::system_error& error) {
     struct rlimit limit {};
     const bool limited = ::getrlimit(RLIMIT_NPROC, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;

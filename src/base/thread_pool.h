@@ -17,6 +17,7 @@
 #include <vector>
 #include "base/functions.h"
 #include "base/numbers.h"
+#include "base/process.h"
 
 namespace linnet {
 class ThreadPool {
@@ -46,6 +47,7 @@ class ThreadPool {
   void drain(int worker);
 
   std::vector<std::thread> workers_;
+  ForkGuard guard_;  // in a child the pool starts new workers when it is used
   const FunctionRef<void(int64_t, int)>* body_ = nullptr;
   int64_t tasks_ = 0;
   alignas(64) std::atomic<int64_t> next_{0};
@@ -82,8 +84,8 @@ int available_threads();
 // `asked`, or with 0 or less available_threads().
 inline int threads_or_all(int asked) { return asked > 0 ? asked : available_threads(); }
 
-// Starts a thread. If it is refused (`ulimit -u`, a container's process limit, too little address space), throws a
-// system error of one line that names the limits.
+// Starts a thread with the default floating-point environment. If it is refused (`ulimit -u`, a container's process
+// limit, too little address space), throws a system error of one line that names the limits.
 std::thread start_thread(std::function<void()> work);
 
 // Threads that work until they are told to stop.

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <atomic>
+#include <cfenv>
 #include <cstring>
 #include <fstream>
 #include <vector>
@@ -103,6 +104,24 @@ TEST(ThreadPool, IsDestroyedInAForkedProcessWithoutItsThreads) {
   int status = 1;
   ::waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
+}
+
+// A pool that a host program makes or uses after it has changed the rounding mode.
+TEST(ThreadPool, WorkersRoundToNearestAndTheHostKeepsItsMode) {
+  std::fesetround(FE_UPWARD);
+  {
+    ThreadPool pool(3);
+    const DefaultFloats floats;
+    EXPECT_EQ(std::fegetround(), FE_TONEAREST);
+    std::atomic<int> inside{0}, others{0};
+    pool.run(3, [&](int64_t, int) {
+      if (std::fegetround() != FE_TONEAREST) ++others;
+      for (++inside; inside < 3;) std::this_thread::yield();
+    });
+    EXPECT_EQ(others, 0);
+  }
+  EXPECT_EQ(std::fegetround(), FE_UPWARD);
+  std::fesetround(FE_TONEAREST);
 }
 
 TEST(ThreadPool, AvailableThreadsIsPositive) { EXPECT_GE(available_threads(), 1); }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <linnet/linnet.h>
 #include <algorithm>
+#include <cfenv>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -310,5 +311,29 @@ TEST(Learner, FitStopsWhereValidationGetsNoBetterAndReturnsToTheBest) {
   EXPECT_EQ(report.reason, "patience");
   EXPECT_LT(report.epochs, 200);
   EXPECT_DOUBLE_EQ(learner.evaluate(held_out).loss, report.best->loss);
+}
+
+// Traps of feenableexcept() would end the process; a rounding mode would depend on which thread computes.
+TEST(Learner, ComputesAlikeInEveryFloatingPointEnvironmentOfTheHost) {
+  const auto trained = [](int threads, int early, int late) {
+    std::fesetround(early);
+    Reader reader;
+    Loader loader(sentences(), kBatches);
+    Learner learner(reader, loss_of(reader), loader.shapes(), {.clip_norm = 0.1, .threads = threads});
+    std::fesetround(late);
+    steps(learner, loader, 5, 1);
+    EXPECT_EQ(std::fegetround(), late);
+    std::fesetround(FE_TONEAREST);
+    return weights_of(learner);
+  };
+  const std::vector<float> usual = trained(1, FE_TONEAREST, FE_TONEAREST);
+  for (const int threads : {1, 3}) {
+    EXPECT_TRUE(same_bits(trained(threads, FE_TONEAREST, FE_UPWARD), usual)) << threads;
+    EXPECT_TRUE(same_bits(trained(threads, FE_DOWNWARD, FE_TONEAREST), usual)) << threads;
+    ::feenableexcept(FE_INVALID | FE_DIVBYZERO | FE_OVERFLOW);
+    EXPECT_TRUE(same_bits(trained(threads, FE_TONEAREST, FE_TONEAREST), usual)) << threads;
+    EXPECT_EQ(::fegetexcept(), FE_INVALID | FE_DIVBYZERO | FE_OVERFLOW);
+    ::fedisableexcept(FE_ALL_EXCEPT);
+  }
 }
 }  // namespace

@@ -1,6 +1,8 @@
 // The C interface as a program uses it: what models answer, codes for mistakes, and many threads on one handle.
 #include <gtest/gtest.h>
 #include <linnet/linnet_c.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <cstddef>
 #include <cstring>
 #include <functional>
@@ -186,5 +188,30 @@ TEST(CInterface, MistakesAreCodesWithOneLine) {
   EXPECT_NE(generate(model.get(), "w5", 1), "") << "it goes on after mistakes";
   linnet_model_close(nullptr);
   linnet_string_free(nullptr);
+}
+
+TEST(CInterface, AChildOfForkIsToldToOpenTheModelItself) {
+  const Folder encoder("bert_model", 90), writer("gpt2", 90);
+  const Model embedder(encoder), language(writer);
+  const std::string written = generate(language.get(), "w5 w6", 1);
+  const auto in_child = [&] {
+    char* text = nullptr;
+    if (linnet_generate(language.get(), "w5 w6", nullptr, nullptr, nullptr, &text) != LINNET_USER_ERROR) return 1;
+    if (!std::strstr(linnet_last_error(), "open it after fork()")) return 2;
+    const char* one = "w7";
+    std::vector<float> row(linnet_model_width(embedder.get()));
+    if (linnet_embed(embedder.get(), &one, 1, row.data()) != LINNET_USER_ERROR) return 3;
+    linnet_model_close(language.get()), linnet_model_close(embedder.get());
+    return generate(Model(writer).get(), "w5 w6", 1) == written ? 0 : 4;
+  };
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(60);  // instead of a test that hangs
+    ::_exit(in_child());
+  }
+  int status = 1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(generate(language.get(), "w5 w6", 1), written);
 }
 }  // namespace

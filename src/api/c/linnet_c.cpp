@@ -7,6 +7,7 @@
 #include <new>
 #include "base/fail.h"
 #include "base/files.h"
+#include "base/process.h"
 #include "data/text/unicode/utf8.h"
 #include "formats/packed_model.h"
 #include "models/families/gguf.h"
@@ -14,6 +15,7 @@
 
 struct linnet_model {
   std::unique_ptr<linnet::LoadedModel> resident;
+  const linnet::ForkGuard guard = {};
 };
 
 namespace linnet {
@@ -51,6 +53,7 @@ linnet_status remember(linnet_status status, const char* message) noexcept {
 }
 
 template <class Action> linnet_status guarded(const Action& action) noexcept {
+  const DefaultFloats floats;
   try {
     last_error.clear();
     action();
@@ -70,6 +73,12 @@ template <class Action> linnet_status guarded(const Action& action) noexcept {
 
 void need(const void* pointer, const char* name) {
   if (!pointer) fail(LINNET_BAD_ARGUMENT, name, " is NULL");
+}
+
+LoadedModel& loaded(const linnet_model* model) {
+  need(model, "model");
+  if (model->guard.is_child()) fail(LINNET_USER_ERROR, "the model was opened by another process: open it after fork()");
+  return *model->resident;
 }
 
 std::string text_of(const char* text, const char* name) {
@@ -98,19 +107,17 @@ char* copy_of(const std::string& text) {
 }
 
 RowWorker& rows_of(const linnet_model* model, ModelKind kind, const char* what) {
-  need(model, "model");
-  if (model->resident->kind != kind)
-    fail(LINNET_BAD_ARGUMENT, "'", model->resident->folder, "' ", what, "; its kind is ",
-        enum_name(model->resident->kind));
-  return *model->resident->rows;
+  const LoadedModel& opened = loaded(model);
+  if (opened.kind != kind)
+    fail(LINNET_BAD_ARGUMENT, "'", opened.folder, "' ", what, "; its kind is ", enum_name(opened.kind));
+  return *opened.rows;
 }
 
 TextWorker& writer_of(const linnet_model* model) {
-  need(model, "model");
-  if (!model->resident->text)
-    fail(LINNET_BAD_ARGUMENT, "'", model->resident->folder, "' writes no texts; its kind is ",
-        enum_name(model->resident->kind));
-  return *model->resident->text;
+  const LoadedModel& opened = loaded(model);
+  if (!opened.text)
+    fail(LINNET_BAD_ARGUMENT, "'", opened.folder, "' writes no texts; its kind is ", enum_name(opened.kind));
+  return *opened.text;
 }
 
 void compute_rows(RowWorker& worker, const char* const* texts, size_t count, float* rows) {
@@ -210,7 +217,10 @@ linnet_status linnet_model_open(const char* path, const linnet_model_options* gi
   });
 }
 
-void linnet_model_close(linnet_model* model) { delete model; }
+void linnet_model_close(linnet_model* model) {
+  if (model && model->guard.is_child()) (void)model->resident.release();  // its threads cannot be waited for
+  delete model;
+}
 
 linnet_model_kind linnet_model_get_kind(const linnet_model* model) {
   return model ? static_cast<linnet_model_kind>(model->resident->kind) : LINNET_LANGUAGE;
@@ -229,11 +239,11 @@ const char* linnet_model_class_name(const linnet_model* model, size_t index) {
 linnet_status linnet_encode(
     const linnet_model* model, const char* text, int32_t* tokens, size_t capacity, size_t* count) {
   return guarded([&] {
-    need(model, "model"), need(count, "count");
+    need(count, "count");
     const TextRequest request{.prompt = text_of(text, "text"), .where = "the text"};
-    const std::vector<int32_t> found = model->resident->rows
-                                           ? model->resident->rows->model().encode(request.prompt).tokens
-                                           : writer_of(model).model().prepare(request).prompt;
+    const auto& rows = loaded(model).rows;
+    const std::vector<int32_t> found =
+        rows ? rows->model().encode(request.prompt).tokens : writer_of(model).model().prepare(request).prompt;
     *count = found.size();
     if (found.size() > capacity)
       fail(LINNET_BUFFER_TOO_SMALL, "the text has ", found.size(), " tokens, and there are ", capacity, " places");

@@ -81,6 +81,7 @@ struct TextGenerator::State {
 };
 
 TextGenerator::TextGenerator(Decoder& decoder, const GeneratorOptions& options) {
+  const DefaultFloats floats;
   check_options(options, decoder.max_length());
   auto made = std::make_unique<DecoderModel>(decoder);
   CausalModel& model = *made;
@@ -88,6 +89,7 @@ TextGenerator::TextGenerator(Decoder& decoder, const GeneratorOptions& options) 
 }
 
 TextGenerator::TextGenerator(PretrainedDecoder& decoder, const GeneratorOptions& options) {
+  const DefaultFloats floats;
   check_options(options, decoder.max_length());
   const PretrainedModel& folder = decoder.state_->model;
   state_ = std::make_unique<State>(nullptr, folder.as<CausalModel>(), *folder.module, options);

@@ -1,6 +1,7 @@
 // Helpers for functions on tensors.
 #pragma once
 #include <atomic>
+#include "base/process.h"
 #include "engine/ir/op.h"
 #include "linnet/arrays.h"
 
@@ -14,7 +15,8 @@ bool is_label(const std::string& name, DType dtype);
 // An array's bytes. Throws Error(kUser), beginning with `what`, for a negative size or more than any memory.
 size_t checked_bytes(const std::string& what, const TensorType& type);
 
-// Marks an object as used during its lifetime. User error if it is in use already, by another thread or in a callback.
+// Marks an object as used during its lifetime, in which the thread computes with DefaultFloats. User error if it is in
+// use already, by another thread or in a callback.
 class Busy {
  public:
   Busy(std::atomic<bool>& flag, const char* what) : flag_(flag) {
@@ -26,5 +28,6 @@ class Busy {
 
  private:
   std::atomic<bool>& flag_;
+  const DefaultFloats floats_;
 };
 }  // namespace linnet

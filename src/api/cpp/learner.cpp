@@ -191,14 +191,16 @@ ParameterValues Learner::State::evaluated_values() const {
   return trained.values(trained.evaluated());
 }
 
-Learner::Learner(const Module& model, TracedLoss loss, const LearnerOptions& options)
-    : state_(std::make_unique<State>(model, std::move(loss), std::vector<InputTypes>{}, options)) {
+Learner::Learner(const Module& model, TracedLoss loss, const LearnerOptions& options) {
+  const DefaultFloats floats;
+  state_ = std::make_unique<State>(model, std::move(loss), std::vector<InputTypes>{}, options);
   begin(model);
 }
 
 Learner::Learner(
     const Module& model, TracedLoss loss, const std::vector<InputTypes>& shapes, const LearnerOptions& options) {
   if (shapes.empty()) fail_user("a learner needs at least one batch shape; Loader::shapes() gives them");
+  const DefaultFloats floats;
   state_ = std::make_unique<State>(model, std::move(loss), shapes, options);
   begin(model);
 }

@@ -22,6 +22,7 @@ PretrainedModule::~PretrainedModule() = default;
 void PretrainedModule::begin(Learner& learner) { load(learner); }
 
 LoadReport PretrainedModule::load(Learner& learner) {
+  const DefaultFloats floats;
   LoadReport report{.unused = state_->model.unused};
   auto& s = LearnerAccess::state(learner).weights();
   s.trainer->state().pull();

@@ -2,9 +2,6 @@
 #include <linnet/error.h>
 #include <linnet/pretrained_tokenizer.h>
 #include <nanobind/stl/pair.h>
-#include <pthread.h>
-#include <chrono>
-#include <thread>
 #include "api/cpp/helpers.h"
 #include "api/python/learner.h"
 
@@ -19,33 +16,17 @@ void add_field(Dataset& data, const std::string& name, nb::object values, std::o
   data.add_bytes(name, {all.type.dtype, Shape(shape.sizes().subspan(1))}, all.bytes());
 }
 
-// Calls of Python functions by threads of loaders. A thread that waits for the GIL while Python ends would abort the
-// process, so that from end_calls() on none begins. It waits 10 s at most for those that run.
-std::atomic<int> running_calls = 0;
-std::atomic<bool> is_ending = false;
-
-struct PythonCall {
-  PythonCall() { ++running_calls; }
-  ~PythonCall() { --running_calls; }
-};
-
-void end_calls() {
-  is_ending = true;
-  for (int i = 0; i < 10'000 && running_calls > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-}
-
 Dataset from_function(int64_t size, const nb::dict& types, nb::object function) {
   const InputTypes expected = to_types(types);
   // Freed with the GIL by whichever thread releases it last.
   const std::shared_ptr<nb::object> call(new nb::object(std::move(function)), [](nb::object* kept) {
     if (!nb::is_alive()) return;
-    const nb::gil_scoped_acquire gil;
+    const WithGil gil;
     delete kept;
   });
   return Dataset::from_function(size, expected, [expected, call](int64_t index, Arrays& sample) {
-    const PythonCall running;
-    if (is_ending) fail_user("the function of a dataset is not called while Python ends");
-    const nb::gil_scoped_acquire gil;
+    const PythonCall running(false, "the function of a dataset is not called while Python ends");
+    const WithGil gil;
     try {
       sample = to_arrays(nb::cast<nb::dict>((*call)(index)), expected);
     } catch (const nb::cast_error&) {
@@ -59,7 +40,7 @@ Dataset from_function(int64_t size, const nb::dict& types, nb::object function) 
 }
 
 void add_dataset(nb::module_& module) {
-  using Free = nb::call_guard<nb::gil_scoped_release>;
+  using Free = nb::call_guard<WithoutGil>;
   nb::class_<Dataset>(module, "DatasetCore")
       .def(nb::init<>())
       .def("add", add_field)
@@ -97,7 +78,7 @@ void add_loader(nb::module_& module) {
       .def("__init__",
           [](PyLoader* self, const Dataset& data, int64_t batch, bool shuffle, uint64_t seed, bool drop_last,
               int workers, int prefetch, std::vector<int64_t> buckets, bool pad_last) {
-            const nb::gil_scoped_release free;
+            const WithoutGil free;
             new (self)
                 PyLoader(data, {batch, shuffle, seed, drop_last, workers, prefetch, std::move(buckets), pad_last});
           })
@@ -142,8 +123,6 @@ Arrays PyLoader::next() {
 void add_data(nb::module_& module) {
   add_dataset(module);
   add_loader(module);
-  module.def("end_calls", end_calls, nb::call_guard<nb::gil_scoped_release>());
-  ::pthread_atfork(nullptr, nullptr, [] { running_calls = 0; });  // a child has none of the threads
   module.def("array_type",
       [](nb::object value, const std::string& name) { return to_tuple(convert(value, {}, "\"" + name + "\"").type); });
 }

@@ -57,7 +57,7 @@ Metric metric_of(nb::handle given) {
   // The caller's list of metrics keeps the function alive.
   return {
       nb::cast<std::string>(given.attr("__name__")), [given](const Arrays& batch, const Arrays& outputs) -> MetricPart {
-        const nb::gil_scoped_acquire gil;
+        const WithGil gil;
         const nb::object found = given(to_dict(batch), to_dict(outputs), batch.samples);
         return {nb::cast<double>(found[0]), nb::cast<double>(found[1])};
       }};
@@ -70,18 +70,13 @@ Rate rate_of(nb::handle given) {
   if (double number = 0; nb::try_cast(given, number)) return number;
   if (!PyCallable_Check(given.ptr())) fail_user("a rate is a number, a Schedule or a function of the step");
   return std::function<double(int64_t)>([given](int64_t step) {
-    const nb::gil_scoped_acquire gil;
+    const WithGil gil;
     const nb::object found = given(step);
     double number = 0;
     if (!nb::try_cast(found, number))
       fail_user("the function of the learning rate returned a ", class_name(found), "; a number is wanted");
     return number;
   });
-}
-
-void let_stop() {  // by Ctrl-C
-  const nb::gil_scoped_acquire gil;
-  check_signals();
 }
 
 nb::tuple fit(PyLearner& self, PyLoader& loader, const nb::dict& options) {
@@ -94,7 +89,7 @@ nb::tuple fit(PyLearner& self, PyLoader& loader, const nb::dict& options) {
   const nb::object validation = options["validation"];
   if (!validation.is_none()) fit.validation = &nb::cast<PyLoader&>(validation).loader();
   const auto hear = [](const nb::object& callback, const FitEvent& event) {
-    const nb::gil_scoped_acquire gil;
+    const WithGil gil;
     check_signals();
     return callback.is_none() || !callback(fields_of(event)).is(nb::handle(Py_False));
   };
@@ -276,13 +271,13 @@ PyLearner::PyLearner(nb::object owner, nb::handle model, nb::list kept, const nb
   const auto inputs = nb::cast<std::vector<std::string>>(names);
   const LearnerOptions chosen = options_of(options);
   const TracedLoss loss = [this, inputs](Tracer& tracer) {
-    const nb::gil_scoped_acquire gil;
+    const WithGil gil;
     const Recording recording(tree_, &tracer);
     nb::dict tensors;
     for (const std::string& name : inputs) tensors[name.c_str()] = tracer.input(name);
     return loss_of(nb::cast<nb::tuple>(owner_of(owner_).attr("_record")(tensors)), tracer);
   };
-  const nb::gil_scoped_release free;
+  const WithoutGil free;
   learner_ = std::make_unique<Learner>(tree_.root(), loss, shapes_, chosen);
 }
 

@@ -90,7 +90,11 @@ nb::dict plan(const nb::dict& given, bool exact) {
 
 nb::list check(const nb::dict& given) {
   const ConfigChoice choice = choice_of(given);
-  const std::vector<CheckLine> lines = without_gil([&] { return run_checks(TaskCheck(choice.load()).subject()); });
+  const std::vector<CheckLine> lines = without_gil([&] {
+    TaskCheck task(choice.load());
+    task.subject().before_step = let_stop;
+    return run_checks(task.subject());
+  });
   return to_list_of(
       lines, [](const CheckLine& line) { return nb::make_tuple(line.name, enum_name(line.verdict), line.figure); });
 }
@@ -133,7 +137,7 @@ class PyModel {
 
   // Users of the result keep the model open. A forked process opens it anew.
   std::shared_ptr<LoadedModel> model() {
-    const nb::gil_scoped_release free;
+    const WithoutGil free;
     const std::lock_guard lock(mutex_);
     if (!model_) fail_user("the model '", folder_, "' is closed");
     if (guard_.is_child()) {
@@ -145,7 +149,7 @@ class PyModel {
   }
   void close() {
     if (guard_.is_child()) return leave();
-    const nb::gil_scoped_release free;
+    const WithoutGil free;
     const std::lock_guard lock(mutex_);
     model_.reset();
     scorer_.reset();
@@ -162,7 +166,7 @@ class PyModel {
   }
   std::pair<double, int64_t> score(const std::string& text, const std::string& source) {
     (void)model();
-    const nb::gil_scoped_release free;
+    const WithoutGil free;
     const std::lock_guard lock(mutex_);
     if (!scorer_) scorer_ = open_scorer(folder_, InferenceOptions{options_});
     if (scorer_->takes_pairs() == source.empty())
@@ -208,7 +212,7 @@ class PyStream {
   }
   void close() {
     if (std::exchange(closed_, true) || !worker_) return;
-    const nb::gil_scoped_release free;
+    const WithoutGil free;
     if (!heard_->ended()) worker_->cancel(order_);
   }
   // Empty at the end of the text. Thread-safe.
@@ -338,7 +342,7 @@ void add_tasks(nb::module_& module) {
   module.def("train", train);
   module.def("plan", plan);
   module.def("check", check);
-  module.def("report", report, nb::call_guard<nb::gil_scoped_release>());
+  module.def("report", report, nb::call_guard<WithoutGil>());
   module.def("evaluate", evaluate);
   module.def(
       "presets",
@@ -364,7 +368,7 @@ void add_models(nb::module_& module) {
       .def("__init__",
           [](PyModel* self, const std::string& folder, const nb::dict& options) {
             const LoadedModelOptions chosen = options_of(options);
-            const nb::gil_scoped_release free;
+            const WithoutGil free;
             new (self) PyModel(folder, chosen);
           })
       .def("stream", stream)
@@ -385,6 +389,6 @@ void add_models(nb::module_& module) {
       [](const std::string& run, const std::string& folder) {
         task_actions(RunFolder(run).load_config()).export_model(run, folder);
       },
-      nb::call_guard<nb::gil_scoped_release>());
+      nb::call_guard<WithoutGil>());
 }
 }  // namespace linnet::python

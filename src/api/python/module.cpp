@@ -1,11 +1,12 @@
 // The Python module linnet._linnet: errors, Python source lines, arrays, and the list of its parts.
 #include <linnet/error.h>
 #include <linnet/version.h>
+#include <pthread.h>
 #include <unistd.h>
 #include <array>
+#include <atomic>
 #include "api/python/tree.h"
 #include "base/fail.h"
-#include "base/process.h"
 #include "formats/packed_model.h"
 #include "models/families/gguf.h"
 
@@ -19,6 +20,10 @@ template <class T> nb::object numpy_over(std::vector<T> values, const TensorType
 
 // Classes of python/linnet/errors.py by ErrorKind, once the package has set them; they live as long as the process.
 std::array<PyObject*, 5> error_classes{};
+
+std::atomic<int> running_calls = 0;  // threads in a PythonCall
+std::atomic<bool> is_ending = false;
+thread_local int call_depth = 0;
 
 // The package's folder, with a final slash; frames in it are not the user's.
 std::string package_folder() {
@@ -82,6 +87,7 @@ nb::list to_list(const std::vector<InputTypes>& shapes) {
 }
 
 Converted convert(nb::handle value, std::optional<DType> wanted, const std::string& name) {
+  const PythonCall call(true);
   const nb::object array = nb::module_::import_("linnet.arrays")
                                .attr("convert")(value, wanted ? nb::cast(numpy_name(*wanted)) : nb::none(), name);
   Converted result{.type = {to_dtype(array.attr("dtype")), {}}, .array = nb::cast<AnyArray>(array)};
@@ -129,8 +135,17 @@ nb::object numpy_of(std::vector<float> values, const Shape& shape) {
   return numpy_over(std::move(values), {DType::kF32, shape});
 }
 
-ForkGuard::ForkGuard() : process_(::getpid()) {}
-bool ForkGuard::is_child() const { return ::getpid() != process_; }
+PythonCall::PythonCall(bool has_gil, const char* refusal) {
+  if (call_depth++ > 0) return;
+  ++running_calls;  // before the look at is_ending: end_calls() looks the other way round
+  if (!is_ending) return;
+  --call_depth, --running_calls;
+  if (refusal) fail_user(refusal);
+  if (has_gil) PyEval_SaveThread();
+  while (true) ::pause();
+}
+
+PythonCall::~PythonCall() { running_calls -= --call_depth == 0 ? 1 : 0; }
 
 void add_errors(nb::module_& module) {
   module.def(
@@ -169,6 +184,10 @@ void check_signals() {
 }
 }  // namespace linnet::python
 
+// Registers no destructor of the module's static objects: daemon threads compute until the process has ended.
+// NOLINTNEXTLINE(bugprone-reserved-identifier)
+extern "C" __attribute__((visibility("hidden"))) int __cxa_atexit(void (*)(void*), void*, void*) { return 0; }
+
 NB_MODULE(_linnet, module) {
   using namespace linnet::python;
   nb::set_leak_warnings(false);  // programs may keep a learner or op until they end
@@ -177,6 +196,8 @@ NB_MODULE(_linnet, module) {
   linnet::use_gguf_models();
   module.doc() = "The compiled part of linnet.";
   module.attr("version") = linnet::version();
+  module.def("end_calls", [] { return call_depth = 1, is_ending = true, running_calls.load(); });
+  ::pthread_atfork(nullptr, nullptr, [] { running_calls = call_depth > 0 ? 1 : 0; });  // a child has one thread
   add_errors(module);
   add_tensors(module);
   add_operations(module);

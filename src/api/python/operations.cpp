@@ -317,21 +317,21 @@ OpDefinition definition_of(const std::string& name, const nb::object& kernel, co
   definition.infer = [](const OpTypes& types) { return std::vector<TensorType>{types.in[0]}; };
   if (!infer.is_none())
     definition.infer = [call = immortal(infer)](const OpTypes& types) {
-      const nb::gil_scoped_acquire gil;
+      const WithGil gil;
       const nb::list in = to_list_of(types.in, [](const TensorType& type) { return to_tuple(type); });
       return mapped(nb::cast<nb::sequence>(call(*nb::tuple(in))), to_type);
     };
   definition.decompose = [compose](const OpOperands& op) {
-    const nb::gil_scoped_acquire gil;
+    const WithGil gil;
     return tensors_of(compose(*nb::tuple(list_of(op.in))), "decompose()");
   };
   if (!gradient.is_none())
     definition.gradient = [call = immortal(gradient)](const OpGradient& op) {
-      const nb::gil_scoped_acquire gil;
+      const WithGil gil;
       return tensors_of(call(list_of(op.in), list_of(op.out), list_of(op.out_grad)), "gradient()");
     };
   definition.kernel = [run, name](const OpCall& op) {
-    const nb::gil_scoped_acquire gil;
+    const WithGil gil;
     const nb::list out = copies_of(op.out, true);
     const nb::object result = run(*nb::tuple(copies_of(op.in, false)), *nb::tuple(out));
     if (!result.is_none() && !std::ranges::any_of(out, [&](nb::handle filled) { return filled.is(result); }))
@@ -348,11 +348,11 @@ std::vector<std::string> check(
   testing::OpCase op;
   for (const std::vector<int64_t>& shape : shapes) op.inputs.push_back({.shape = to_shape(shape)});
   op.build = [&](const std::vector<Tensor>& in) {
-    const nb::gil_scoped_acquire gil;
+    const WithGil gil;
     return tensors_of(build(*nb::tuple(list_of(in))), "the function");
   };
   op.differentiate = differentiate;
-  const nb::gil_scoped_release free;
+  const WithoutGil free;
   return testing::check_op(op);
 }
 }  // namespace

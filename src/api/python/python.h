@@ -14,14 +14,39 @@
 #include <string>
 #include <vector>
 #include "base/fail.h"
+#include "base/process.h"
 
 namespace nb = nanobind;
 
 namespace linnet::python {
 using namespace nb::literals;
 
+// A thread in C++ that calls Python's code or takes the GIL. Python ends such a thread, if it comes late, by unwinding
+// its stack, which C++ makes an abort. So python/linnet/calls.py calls end_calls() at exit, until no other thread is
+// in a call; one that begins a call later sleeps for ever, as in Python 3.14, or with a `refusal` throws Error(kUser).
+class PythonCall {
+ public:
+  explicit PythonCall(bool has_gil, const char* refusal = nullptr);
+  ~PythonCall();
+  PythonCall(const PythonCall&) = delete;
+};
+
+struct WithGil {
+  const PythonCall call{false};
+  const nb::gil_scoped_acquire gil;
+};
+
+struct WithoutGil {
+  ~WithoutGil() {
+    const PythonCall call(false);
+    free.reset();
+  }
+  const DefaultFloats floats;
+  std::optional<nb::gil_scoped_release> free{std::in_place};
+};
+
 template <class Function> auto without_gil(const Function& function) {
-  const nb::gil_scoped_release free;
+  const WithoutGil free;
   return function();
 }
 
@@ -100,10 +125,14 @@ nb::object numpy_of(std::vector<float> values, const Shape& shape);  // takes ov
 
 // Throws Python's exception if it must stop (Ctrl-C). Requires the GIL.
 void check_signals();
+inline void let_stop() {
+  const WithGil gil;
+  check_signals();
+}
 
 // Takes the GIL and calls `callback`. Returns false if Python returns False or throws; `thrown` keeps the exception.
 template <class Callback> bool goes_on(std::exception_ptr& thrown, const Callback& callback) {
-  const nb::gil_scoped_acquire gil;
+  const WithGil gil;
   try {
     check_signals();
     return !callback().is(nb::handle(Py_False));
@@ -112,16 +141,6 @@ template <class Callback> bool goes_on(std::exception_ptr& thrown, const Callbac
     return false;
   }
 }
-
-// Guards an object with threads, which a fork does not copy: a child neither uses nor destroys it.
-class ForkGuard {
- public:
-  ForkGuard();
-  bool is_child() const;
-
- private:
-  long process_;
-};
 
 void add_errors(nb::module_& module);
 void add_tensors(nb::module_& module);

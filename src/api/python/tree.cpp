@@ -36,7 +36,7 @@ class PyDecoder : public Decoder {
 
  private:
   template <class... Arguments> Tensor tensor(const char* method, const Arguments&... arguments) {
-    const nb::gil_scoped_acquire gil;
+    const WithGil gil;
     const Recording recording(tree_, nullptr);
     const nb::object result = object_.attr(method)(arguments...);
     Operand operand{result};
@@ -44,7 +44,7 @@ class PyDecoder : public Decoder {
     return operand.tensor();
   }
   int64_t number(const char* name) const {
-    const nb::gil_scoped_acquire gil;
+    const WithGil gil;
     return nb::cast<int64_t>(object_.attr(name));
   }
   const nb::handle object_;  // kept alive by its owner
@@ -204,6 +204,7 @@ template <class Class> void add_methods(Class& tensor) {
 }  // namespace
 
 Tree::Tree(nb::handle model, nb::list kept) {
+  const PythonCall call(true);
   if (!nb::isinstance(model, python_name("Module")))
     fail_user("a model is a linnet.Module, and a ", class_name(model), " was given");
   root_ = add(nullptr, "", model, kept);

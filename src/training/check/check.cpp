@@ -27,6 +27,7 @@ void restart(CheckSubject& subject) {
 }
 
 void load(const CheckSubject& subject, const CheckBatch& batch) {
+  subject.before_step();
   Batch views;
   views.shape_index = subject.shape;
   for (const auto& [name, bytes] : batch) views.arrays.push_back({name.c_str(), bytes});
@@ -102,6 +103,7 @@ Finding check_overfitting(CheckSubject& subject, std::optional<Finding>& through
   while (step < kMostSteps && (step < 3 || now() - began < kMostSeconds)) {
     // Adam's first steps are as long as the rate: warm up.
     const double rate = std::max(subject.learning_rate, kLeastRate) * std::min(1.0, static_cast<double>(step + 1) / 10);
+    subject.before_step();
     const double before = now();
     const StepReport report = subject.trainer.step(subject.shape, rate, ++step);
     step_seconds = std::min(step_seconds, now() - before);

@@ -36,7 +36,8 @@ struct CheckSubject {
   std::string flat_positions = {};       // i32 indices in [rows * length] (masked tokens)
   // The mean loss of the same batch and weights with products in bf16; empty without bf16 instructions.
   std::function<double()> bf16_loss = {};
-  uint64_t planned_bytes = 0;  // planned memory of the process; 0: not known
+  std::function<void()> before_step = [] {};  // before each step and evaluation; what it throws ends the checks
+  uint64_t planned_bytes = 0;                 // planned memory of the process; 0: not known
 };
 
 // Runs all checks; `on_line` is called after each.

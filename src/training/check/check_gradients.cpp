@@ -55,6 +55,7 @@ double slope(CheckSubject& subject, const ParameterGradient& gradient, double st
     for (size_t i = 0; i < kept.size(); ++i)
       values[i] = static_cast<float>(kept[i] + distance / gradient.norm * gradient.values[i]);
     subject.trainer.state().push();
+    subject.before_step();
     return mean_loss(subject);
   };
   const double above = at(step), below = at(-step);

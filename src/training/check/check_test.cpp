@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <random>
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
@@ -117,7 +118,8 @@ std::vector<std::byte> ids_of(int64_t count, int32_t below, unsigned seed) {
   return {bytes.begin(), bytes.end()};
 }
 
-std::vector<CheckLine> check(const Spoiled& spoiled, bool classifier) {
+std::vector<CheckLine> check(
+    const Spoiled& spoiled, bool classifier, const std::function<void()>& before_step = [] {}) {
   Model model(spoiled);
   std::vector<ParameterGroup> groups;
   if (!classifier) groups.push_back({.patterns = {"classes.*"}, .frozen = true});
@@ -141,6 +143,7 @@ std::vector<CheckLine> check(const Spoiled& spoiled, bool classifier) {
     subject.sequences = {{.tokens = "tokens", .targets = "targets"}};
     subject.labels = {"targets"};
   }
+  subject.before_step = before_step;
   return run_checks(subject);
 }
 
@@ -193,5 +196,22 @@ INSTANTIATE_TEST_SUITE_P(Models, Sabotaged,
         Sabotage{"vanishing_layer", "gradients by layer", {.vanishing = 1e-9}},
         Sabotage{"rate_too_high", "overfitting one batch", {.learning_rate = 30}}),
     [](const auto& info) { return std::string(info.param.what); });
+
+// Python raises KeyboardInterrupt there.
+TEST(Check, AnExceptionBeforeAnyStepEndsIt) {
+  struct Interrupt {};
+  int steps = 0, last = 0;
+  (void)check({}, false, [&] { ++steps; });
+  EXPECT_GT(steps, 60);
+  for (const int at : {1, steps / 2, steps}) {
+    last = 0;
+    EXPECT_THROW((void)check({}, false,
+                     [&] {
+                       if (++last == at) throw Interrupt{};
+                     }),
+        Interrupt);
+    EXPECT_EQ(last, at);
+  }
+}
 }  // namespace
 }  // namespace linnet
