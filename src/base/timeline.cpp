@@ -22,8 +22,10 @@ std::atomic<const void*> current_plan{nullptr};
 std::atomic<int64_t> current_node{-1};
 
 // Thread-local: one track for all threads would make them wait.
-thread_local std::string t_name = "main";
-thread_local std::shared_ptr<ThreadTrack> t_track;
+thread_local struct {
+  std::string name = "main";
+  std::shared_ptr<ThreadTrack> track;
+} t_own;
 }  // namespace
 
 std::atomic<bool> Timeline::active_{false};
@@ -33,7 +35,7 @@ int64_t Timeline::now() {
       .count();
 }
 
-void Timeline::name_thread(std::string name) { t_name = std::move(name); }
+void Timeline::name_thread(std::string name) { t_own.name = std::move(name); }
 
 void Timeline::start() {
   take();
@@ -43,15 +45,15 @@ void Timeline::start() {
 void Timeline::stop() { active_.store(false, std::memory_order_relaxed); }
 
 void Timeline::record(const Span& span) {
-  if (!t_track) {
-    t_track = std::make_shared<ThreadTrack>();
-    t_track->thread = t_name;
-    t_track->spans.reserve(kReserved);
+  if (!t_own.track) {
+    t_own.track = std::make_shared<ThreadTrack>();
+    t_own.track->thread = t_own.name;
+    t_own.track->spans.reserve(kReserved);
     const std::lock_guard lock(all.mutex);
-    all.tracks.push_back(t_track);
+    all.tracks.push_back(t_own.track);
   }
-  const std::lock_guard lock(t_track->mutex);
-  t_track->spans.push_back(span);
+  const std::lock_guard lock(t_own.track->mutex);
+  t_own.track->spans.push_back(span);
 }
 
 void Timeline::set_work(const void* plan, int64_t node) {
@@ -74,7 +76,7 @@ std::vector<Track> Timeline::take() {
     Track track{thread->thread, {}};
     track.spans.reserve(kReserved);
     std::swap(track.spans, thread->spans);
-    taken.insert(thread == t_track ? taken.begin() : taken.end(), std::move(track));
+    taken.insert(thread == t_own.track ? taken.begin() : taken.end(), std::move(track));
   }
   // Removes the tracks of threads that have ended.
   std::erase_if(all.tracks, [](const auto& thread) { return thread.use_count() == 1; });

@@ -25,7 +25,7 @@ Dataset from_function(int64_t size, const nb::dict& types, nb::object function) 
     delete kept;
   });
   return Dataset::from_function(size, expected, [expected, call](int64_t index, Arrays& sample) {
-    const PythonCall running(false, "the function of a dataset is not called while Python ends");
+    const PythonCall running("the function of a dataset is not called while Python ends");
     const WithGil gil;
     try {
       sample = to_arrays(nb::cast<nb::dict>((*call)(index)), expected);

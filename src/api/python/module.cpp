@@ -23,7 +23,10 @@ std::array<PyObject*, 5> error_classes{};
 
 std::atomic<int> running_calls = 0;  // threads in a PythonCall
 std::atomic<bool> is_ending = false;
-thread_local int call_depth = 0;
+thread_local struct {
+  int calls = 0;         // nested
+  bool is_free = false;  // of the GIL
+} this_thread;
 
 // The package's folder, with a final slash; frames in it are not the user's.
 std::string package_folder() {
@@ -87,7 +90,7 @@ nb::list to_list(const std::vector<InputTypes>& shapes) {
 }
 
 Converted convert(nb::handle value, std::optional<DType> wanted, const std::string& name) {
-  const PythonCall call(true);
+  const PythonCall call;
   const nb::object array = nb::module_::import_("linnet.arrays")
                                .attr("convert")(value, wanted ? nb::cast(numpy_name(*wanted)) : nb::none(), name);
   Converted result{.type = {to_dtype(array.attr("dtype")), {}}, .array = nb::cast<AnyArray>(array)};
@@ -135,17 +138,19 @@ nb::object numpy_of(std::vector<float> values, const Shape& shape) {
   return numpy_over(std::move(values), {DType::kF32, shape});
 }
 
-PythonCall::PythonCall(bool has_gil, const char* refusal) {
-  if (call_depth++ > 0) return;
+bool& PythonCall::is_free() { return this_thread.is_free; }
+
+PythonCall::PythonCall(const char* refusal) {
+  if (this_thread.calls++ > 0) return;
   ++running_calls;  // before the look at is_ending: end_calls() looks the other way round
   if (!is_ending) return;
-  --call_depth, --running_calls;
+  --this_thread.calls, --running_calls;
   if (refusal) fail_user(refusal);
-  if (has_gil) PyEval_SaveThread();
+  if (PyGILState_GetThisThreadState() && !is_free()) PyEval_SaveThread();
   while (true) ::pause();
 }
 
-PythonCall::~PythonCall() { running_calls -= --call_depth == 0 ? 1 : 0; }
+PythonCall::~PythonCall() { running_calls -= --this_thread.calls == 0 ? 1 : 0; }
 
 void add_errors(nb::module_& module) {
   module.def(
@@ -196,8 +201,8 @@ NB_MODULE(_linnet, module) {
   linnet::use_gguf_models();
   module.doc() = "The compiled part of linnet.";
   module.attr("version") = linnet::version();
-  module.def("end_calls", [] { return call_depth = 1, is_ending = true, running_calls.load(); });
-  ::pthread_atfork(nullptr, nullptr, [] { running_calls = call_depth > 0 ? 1 : 0; });  // a child has one thread
+  module.def("end_calls", [] { return this_thread.calls = 1, is_ending = true, running_calls.load(); });
+  ::pthread_atfork(nullptr, nullptr, [] { running_calls = this_thread.calls > 0 ? 1 : 0; });  // a child has one thread
   add_errors(module);
   add_tensors(module);
   add_operations(module);

@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 #include "base/fail.h"
 #include "base/process.h"
@@ -26,20 +27,26 @@ using namespace nb::literals;
 // in a call; one that begins a call later sleeps for ever, as in Python 3.14, or with a `refusal` throws Error(kUser).
 class PythonCall {
  public:
-  explicit PythonCall(bool has_gil, const char* refusal = nullptr);
+  explicit PythonCall(const char* refusal = nullptr);
   ~PythonCall();
   PythonCall(const PythonCall&) = delete;
+
+  static bool& is_free();  // whether this thread has given up the GIL: Python's stable ABI does not tell
 };
 
 struct WithGil {
-  const PythonCall call{false};
+  ~WithGil() { PythonCall::is_free() = was_free; }
+  const PythonCall call;
   const nb::gil_scoped_acquire gil;
+  const bool was_free = std::exchange(PythonCall::is_free(), false);
 };
 
 struct WithoutGil {
+  WithoutGil() { PythonCall::is_free() = true; }
   ~WithoutGil() {
-    const PythonCall call(false);
+    const PythonCall call;
     free.reset();
+    PythonCall::is_free() = false;
   }
   const DefaultFloats floats;
   std::optional<nb::gil_scoped_release> free{std::in_place};

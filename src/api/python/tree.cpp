@@ -204,7 +204,7 @@ template <class Class> void add_methods(Class& tensor) {
 }  // namespace
 
 Tree::Tree(nb::handle model, nb::list kept) {
-  const PythonCall call(true);
+  const PythonCall call;
   if (!nb::isinstance(model, python_name("Module")))
     fail_user("a model is a linnet.Module, and a ", class_name(model), " was given");
   root_ = add(nullptr, "", model, kept);

@@ -79,7 +79,7 @@ class Recording {
  private:
   static Recording* current();  // null without a recording
 
-  const PythonCall call_{true};  // modules and losses are Python's code
+  const PythonCall call_;  // modules and losses are Python's code
   Tree& tree_;
   Tracer* const tracer_;
   Trace& trace_;

@@ -312,8 +312,12 @@ void run_cast(const KernelArgs& args) {
   for_ranges(args.pool, out.elements(), 2, [&](int64_t begin, int64_t end) {
     with_type(in.type.dtype, [&]<class From>() {
       with_type(out.type.dtype, [&]<class To>() {
-        std::transform(
-            in.as<const From>() + begin, in.as<const From>() + end, out.as<To>() + begin, converted<To, From>);
+        constexpr bool has_bf16 = std::is_same_v<From, uint16_t> || std::is_same_v<To, uint16_t>;
+        if constexpr (std::is_same_v<From, To>)
+          std::copy(in.as<const To>() + begin, in.as<const To>() + end, out.as<To>() + begin);
+        else if constexpr (!has_bf16 || std::is_same_v<From, float> || std::is_same_v<To, float>)
+          std::transform(
+              in.as<const From>() + begin, in.as<const From>() + end, out.as<To>() + begin, converted<To, From>);
       });
     });
   });
