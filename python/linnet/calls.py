@@ -21,14 +21,19 @@ def call(function: typing.Callable[..., typing.Any], /, **arguments: typing.Any)
         return function(*arguments.values())
     except TypeError as error:
         text = str(error).replace("collections.abc.", "")
-        if "incompatible function arguments" not in text:
+        is_inside = error.__traceback__ is None or error.__traceback__.tb_next is not None  # in the caller's functions
+        if is_inside or "incompatible function arguments" not in text:
             raise
         wanted = re.findall(r"\barg\d*: (.+?)(?=, arg\d*:|, /|\))", text.partition("\n\n")[0])
         named = list(zip(arguments.items(), wanted))
         wrong = [(name, value, kind) for (name, value), kind in named if not _is_taken(value, kind)]
-        given = [f"{name} = {reprlib.repr(value)} is not taken; {kind} is wanted" for name, value, kind in wrong[:1]]
-        names = ", ".join(f"{name} = {reprlib.repr(value)}" for name, value in arguments.items())
+        given = [f"{name} = {_shown(value)} is not taken; {kind} is wanted" for name, value, kind in wrong[:1]]
+        names = ", ".join(f"{name} = {_shown(value)}" for name, value in arguments.items())
         raise TypeError(given[0] if given else f"these arguments are not taken: {names}") from None
+
+
+def _shown(value: typing.Any) -> str:
+    return " ".join(reprlib.repr(value).split())
 
 
 def _is_taken(value: typing.Any, kind: str) -> bool:

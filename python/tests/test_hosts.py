@@ -34,6 +34,7 @@ work = dict(
     generate=lambda: model.generate("5 6 7", max_tokens=4),
     stream=lambda: list(model.stream("5 6 7", max_tokens=4)),
     read=read,
+    dataset=lambda: ln.Dataset.from_function(20, {"x": ("float32", (3,))}, sample),
 )[sys.argv[1]]
 begun = threading.Event()
 
@@ -49,7 +50,7 @@ begun.wait()
 """
 
 
-@pytest.mark.parametrize("work", ["record", "step", "fit", "predict", "generate", "stream", "read"])
+@pytest.mark.parametrize("work", ["record", "step", "fit", "predict", "generate", "stream", "read", "dataset"])
 def test_a_process_may_end_while_daemon_threads_work(work: str, llama: str) -> None:
     for _ in range(3):
         ended = subprocess.run([sys.executable, "-c", DAEMON, work, llama], capture_output=True, text=True)

@@ -633,6 +633,7 @@ def test_objects_show_themselves() -> None:
 
 
 def test_numbers_have_a_point_in_every_locale() -> None:
+    before = locale.setlocale(locale.LC_ALL)
     try:
         locale.setlocale(locale.LC_ALL, "de_DE.UTF-8")
     except locale.Error:
@@ -647,7 +648,7 @@ def test_numbers_have_a_point_in_every_locale() -> None:
             loss = float(re.findall(r"loss ([0-9.]+)", model.info["run"])[-1])
         assert loss != int(loss)
     finally:
-        locale.setlocale(locale.LC_ALL, "C")
+        locale.setlocale(locale.LC_ALL, before)
 
 
 def test_a_second_fit_goes_on_with_the_order_of_the_first(tmp_path: typing.Any) -> None:

@@ -229,6 +229,7 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path) {
                            : is_open() ? ::fcntl(std::atoi(target.filename().c_str()), F_DUPFD_CLOEXEC, 0)
                                        : ::open(path.c_str(), O_WRONLY | O_CLOEXEC));
   if (!descriptor_.open()) fail_errno("cannot write '" + path_ + "'");
+  if (is_there && !is_device_) ::fchmod(descriptor_.get(), status.st_mode & 07777);
 }
 
 AtomicFile::~AtomicFile() {
@@ -250,7 +251,8 @@ void AtomicFile::write(const void* bytes, size_t size) {
 
 void AtomicFile::finish() {
   if (!descriptor_.open()) fail_internal("'", path_, "' is finished twice");
-  if ((::fsync(descriptor_.get()) != 0 && !is_device_) || !descriptor_.close()) fail();
+  const bool is_synced = ::fsync(descriptor_.get()) == 0 || (is_device_ && (errno == EINVAL || errno == EROFS));
+  if (!is_synced || !descriptor_.close()) fail();
 }
 
 void AtomicFile::commit() {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include "api/cpp/learner_state.h"
 #include "base/fail.h"
+#include "base/process.h"
 #include "linnet/onnx.h"
 #include "onnx/network.h"
 #include "onnx/save_onnx.h"
@@ -75,6 +76,7 @@ Tensor OnnxModule::operator()(Tensor input) {
 
 void export_onnx(const Learner& learner, const InputTypes& inputs, const std::function<void(Tracer&)>& outputs,
     const std::string& path, const OnnxExportOptions& options) {
+  const DefaultFloats floats;
   if (!outputs) fail_user("export_onnx() needs a function that names outputs");
   const OpenAxes open(inputs, options);
   if (open.names.size() > 4) fail_user("at most 4 sizes can stay open, not ", open.names.size());

@@ -214,7 +214,7 @@ inline void AddRows(int64_t rows, int64_t stride, int64_t width, const float* x,
   });
 }
 
-// Double holds the square of any float, so the norm of a gradient of 1e30 does not overflow.
+// Of elements or squares. Double holds the square of any float, so the norm of a gradient of 1e30 does not overflow.
 template <bool kSquares = false> double SumInDouble(int64_t count, const float* x) {
   const hn::ScalableTag<double> d;
   const hn::Rebind<float, decltype(d)> half;

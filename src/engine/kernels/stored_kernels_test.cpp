@@ -105,8 +105,8 @@ TEST(StoredKernels, SumsOfRows) {
     const std::vector<Bfloat16> x16 = in_bf16(x);
     std::vector<float> want;
     const auto sums = [&, rows = rows, width = width](StoredFloats from, ThreadPool& pool) {
-      std::vector<float> out(static_cast<size_t>(width)), work(sum_rows_workspace(1, rows, width) / sizeof(float));
-      sum_rows(1, rows, width, from, out.data(), work.data(), pool);
+      std::vector<float> out(static_cast<size_t>(width)), work(sum_rows_workspace(rows, width) / sizeof(float));
+      sum_rows(rows, width, from, out.data(), work.data(), pool);
       return out;
     };
     for_every_isa(

@@ -16,7 +16,6 @@ bool is_prefix(const Shape& small, const Shape& full) {
   while (same < full.rank() && small[same] == full[same]) ++same;
   return small.elements(same, small.rank()) == 1;
 }
-
 }  // namespace
 
 int64_t middle_row(const Shape& small, const Shape& full) {
@@ -45,6 +44,10 @@ ReductionSizes reduction_sizes(const Shape& small, const Shape& full) {
   const int64_t size = small.elements(), rows = size ? full.elements() / size : 0;
   const int64_t width = kind == Broadcast::kSuffix ? size : kind == Broadcast::kMiddle ? middle_row(small, full) : 1;
   return {width ? size / width : 0, rows, width};
+}
+
+bool sums_leading_axes(const Shape& small, const Shape& full) {
+  return small.rank() < full.rank() && find_broadcast(small, full) == Broadcast::kSuffix;
 }
 
 Shape repeated_strides(const Shape& small, const Shape& strides, const Shape& full) {

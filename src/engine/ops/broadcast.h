@@ -27,6 +27,10 @@ struct ReductionSizes {
 };
 ReductionSizes reduction_sizes(const Shape& small, const Shape& full);
 
+// Whether `small` has only trailing axes of `full`, such as a bias. Its sum is one of floats, in an order of its own;
+// all others are sums of doubles.
+bool sums_leading_axes(const Shape& small, const Shape& full);
+
 // The strides of `small`, matched from the last axis on, with 0 along axes that are repeated to fill `full`.
 Shape repeated_strides(const Shape& small, const Shape& strides, const Shape& full);
 

@@ -5,10 +5,10 @@
 // nodes are recomputed. A node that becomes too long then leaves out only these, so it is the same with and without
 // recomputation.
 //
-// The op itself repeats an operand that broadcast_to() has repeated, those [B, 1, D] to [B, T, D] on the CPU alone.
+// An operand of broadcast_to() is read before its repetition ([B, 1, D] to [B, T, D]: on the CPU alone).
 //
-// A sum of such values is computed with them (kPointwiseSum): they are not stored. As nothing is read, either, if all
-// operands are repeated, a short expression of repeated operands is computed again for each of its readers.
+// A sum computes the values that only it reads (kPointwiseSum), to the same bits. A short expression of repeated
+// operands reads little, so each sum computes it again instead of reading it.
 #include <algorithm>
 #include "engine/ops/broadcast.h"
 #include "engine/ops/movement/movement.h"
@@ -20,9 +20,10 @@
 namespace linnet {
 namespace {
 constexpr size_t kMostOperands = 8, kMostInstructions = 32;  // longer ones save little memory traffic
-// Sums of fewer columns take longer together with their values. Of expressions that are computed again: their
-// instructions, and how often each operand is repeated at least.
-constexpr int64_t kFewColumns = 8, kRepeated = 4;
+constexpr int64_t kFewColumns = 8;                           // sums of fewer take longer together with their values
+// What sums compute again: at most so many instructions, of operands that have at most this part of the result's
+// elements.
+constexpr int64_t kRepeated = 4;
 constexpr size_t kShort = 6;
 
 // The operand of a repetition, if it can be repeated to `full` by an op that reads it; else x.
@@ -105,8 +106,8 @@ class Sums final : public Fusion {
     if (!is(node, kReduce) || node.attrs.as<ReduceAttrs>().kind != Reduction::kSum) return false;
     const TensorType &full = graph_.value(node.in[0]).type, &sums = graph_.value(node.out[0]).type;
     if (full.dtype != DType::kF32 || sums.dtype != DType::kF32) return false;
-    if (const int64_t width = reduction_sizes(sums.shape, full.shape).width; width > 1 && width < kFewColumns)
-      return false;
+    const int64_t width = reduction_sizes(sums.shape, full.shape).width;
+    if ((width > 1 && width < kFewColumns) || sums_leading_axes(sums.shape, full.shape)) return false;
     const Tensor values = rewriter_[node.in[0]];
     const bool is_lone = rewriter_.lone_producer(node.in[0], kPointwise);
     bool is_joined = false;

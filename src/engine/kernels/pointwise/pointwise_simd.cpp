@@ -153,8 +153,13 @@ class Task {
     for (int64_t i = begin, length = 0; i < end; i += length) {
       length = std::min(call_.block_at(i), end - i);
       const int64_t part = length % kFloatLanes, whole = length - part;
+      if (call_.is_operand) {
+        AddUp(i, length, Locate(0, i, length).data);
+        continue;
+      }
       if (whole > 0) RunBlock(i, whole);
-      if (part > 0) RunEnd(i + whole, part);
+      if (part > 0) RunEnd(i + whole, part, whole);
+      if (sums_) AddUp(i, length, result_);  // a row's sum must not depend on its neighbors
     }
   }
 
@@ -266,16 +271,15 @@ class Task {
 
   void RunBlock(int64_t first, int64_t length) {  // `length`: whole vectors
     for (int k = 0; k < call_.operand_count; ++k) streams_[k] = Locate(k, first, length);
-    if (call_.is_operand) return AddUp(first, length, streams_[0].data);
     if (!result_) return RunSteps(length, call_.out.f32() + first);
     RunSteps(length, result_);
-    if (sums_) return AddUp(first, length, result_);
+    if (sums_) return;
     Bfloat16* out = call_.out.bf16() + first;
     ForRow(length, [out, x = result_](const auto& at) LINNET_LAMBDA { at.store(at.load(x), out); });
   }
 
   // The last few elements of a block go through padded copies, so that steps need not handle partial vectors.
-  void RunEnd(int64_t first, int64_t count) {
+  void RunEnd(int64_t first, int64_t count, int64_t end) {
     float copies[kMaxOperands][kFloatLanes], result[kFloatLanes];
     for (int k = 0; k < call_.operand_count; ++k) {
       streams_[k] = Locate(k, first, count);
@@ -283,9 +287,8 @@ class Task {
       hn::StoreU(LoadPart(streams_[k].data, count), FloatTag(), copies[k]);
       streams_[k].data = copies[k];
     }
-    if (call_.is_operand) return AddUp(first, count, streams_[0].data);
     RunSteps(kFloatLanes, result);
-    if (sums_) return AddUp(first, count, result);
+    if (sums_) return PartLanes{0, count}.store(LoadFloats(result), result_ + end);
     PartLanes{0, count}.store(LoadFloats(result), call_.out + first);
   }
 
@@ -435,10 +438,9 @@ PointwiseCall call_of(int64_t n, const Expression& expression, std::span<const P
   return call;
 }
 
-// Parts of each [rows, width] whose sums are computed apart: enough for any number of threads.
-int64_t sum_parts(int64_t outer, int64_t rows, int64_t width) {
-  const int64_t most = std::min(ceil_div(rows * width, 16 * kBlock), ceil_div(32, std::max<int64_t>(outer, 1)));
-  return std::clamp<int64_t>(most, 1, std::max<int64_t>(rows, 1));
+// Parts of each [rows, width] whose sums are computed apart, for threads to share.
+int64_t sum_parts(int64_t rows, int64_t width) {
+  return std::clamp<int64_t>(ceil_div(rows * width, 16 * kBlock), 1, std::clamp<int64_t>(rows, 1, 32));
 }
 }  // namespace
 
@@ -454,12 +456,12 @@ void pointwise(int64_t n, const Expression& expression, std::span<const Pointwis
 }
 
 size_t pointwise_sum_workspace(int64_t outer, int64_t rows, int64_t width) {
-  return bytes_for<double>(outer * sum_parts(outer, rows, width) * width);
+  return bytes_for<double>(outer * sum_parts(rows, width) * width);
 }
 
 void pointwise_sum(int64_t outer, int64_t rows, int64_t width, const Expression& expression,
     std::span<const PointwiseOperand> operands, float* out, void* workspace, ThreadPool& pool) {
-  const int64_t parts = sum_parts(outer, rows, width), n = outer * rows * width;
+  const int64_t parts = sum_parts(rows, width), n = outer * rows * width;
   auto* partial = static_cast<double*>(workspace);  // [outer, parts, width]
   std::fill_n(partial, outer * parts * width, 0.0);
   if (n > 0) {

@@ -136,8 +136,23 @@ TEST(Pointwise, SumsOfValuesThatAreNotStored) {
         [&](const std::vector<float>& out) { expect_close(out, want, 1e-6); });
   }
   ThreadPool pool(2);
+  // A row's sum has the same bits whatever is beside it, also where double rounds.
+  for (const int64_t rows : {40, 1030, 20'000}) {
+    std::vector<float> x = random_floats(9 * rows, 3), all(9), one(1);
+    for (int64_t row = 0; row < 9; ++row) x[row * rows + rows / 2] = 0x1p60f, x[row * rows + rows / 2 + 1] = -0x1p60f;
+    std::vector<double> workspace(pointwise_sum_workspace(9, rows, 1) / sizeof(double));
+    const PointwiseOperand operand{x.data(), 9 * rows, Broadcast::kFull};
+    for (const Expression& e : {Expression{{input(0)}}, Expression{{input(0), {Scalar::kNeg, 0}}}}) {
+      pointwise_sum(9, rows, 1, e, std::span(&operand, 1), all.data(), workspace.data(), pool);
+      for (int64_t row = 0; row < 9; ++row) {
+        const PointwiseOperand alone{x.data() + row * rows, rows, Broadcast::kFull};
+        pointwise_sum(1, rows, 1, e, std::span(&alone, 1), one.data(), workspace.data(), pool);
+        EXPECT_EQ(one[0], all[row]) << row << " of " << rows;
+      }
+    }
+  }
   std::vector<float> nothing(3, 1.0f);
-  std::vector<double> workspace(3);
+  std::vector<double> workspace(pointwise_sum_workspace(1, 0, 3) / sizeof(double));
   pointwise_sum(1, 0, 3, {{constant(1)}}, {}, nothing.data(), workspace.data(), pool);
   EXPECT_EQ(nothing, std::vector<float>(3));
 }

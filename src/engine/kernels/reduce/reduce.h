@@ -18,11 +18,10 @@ void block_squares(int64_t n, const float* x, double* blocks, ThreadPool& pool);
 // out[i] = the largest x[i, j], NaN if there is one; -inf of no elements.
 void row_maxima(int64_t rows, int64_t width, const float* x, float* out, ThreadPool& pool);
 
-size_t sum_rows_workspace(int64_t outer, int64_t rows, int64_t width);  // in bytes, aligned for float
+size_t sum_rows_workspace(int64_t rows, int64_t width);  // in bytes, aligned for float
 
-// out[k, j] = sum over i of x[k, i, j], for x [outer, rows, width]: with `outer` 1 the gradient of a bias.
-void sum_rows(
-    int64_t outer, int64_t rows, int64_t width, StoredFloats x, float* out, void* workspace, ThreadPool& pool);
+// out[j] = sum over i of x[i, j], for x [rows, width]: the gradient of a bias.
+void sum_rows(int64_t rows, int64_t width, StoredFloats x, float* out, void* workspace, ThreadPool& pool);
 
 // out[j] = (accumulate ? out[j] : 0) + the sum of `rows` rows of x in order, such as partial sums; row r begins at
 // x + r * stride. Tasks have `columns` columns each.

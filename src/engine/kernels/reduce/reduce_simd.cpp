@@ -244,24 +244,20 @@ void row_maxima(int64_t rows, int64_t width, const float* x, float* out, ThreadP
   for_ranges(pool, rows, width, [&](auto... range) { HWY_DYNAMIC_DISPATCH(MaximaOfRows)(range..., width, x, out); });
 }
 
-size_t sum_rows_workspace(int64_t outer, int64_t rows, int64_t width) {
-  return bytes_for<float>(outer * row_chunks(rows) * width);
-}
+size_t sum_rows_workspace(int64_t rows, int64_t width) { return bytes_for<float>(row_chunks(rows) * width); }
 
-void sum_rows(
-    int64_t outer, int64_t rows, int64_t width, StoredFloats x, float* out, void* workspace, ThreadPool& pool) {
+void sum_rows(int64_t rows, int64_t width, StoredFloats x, float* out, void* workspace, ThreadPool& pool) {
+  auto* partial = static_cast<float*>(workspace);  // [chunks, width]
   const int64_t chunks = row_chunks(rows), strips = ceil_div(width, kStrip);
-  auto* partial = chunks == 1 ? out : static_cast<float*>(workspace);  // [outer, chunks, width]
   if (width <= 0) return;
-  for_each_index(pool, outer * chunks * strips, rows * width / (chunks * strips), [&](int64_t task) {
-    const int64_t part = task / strips, column = task % strips * kStrip, chunk = part % chunks;
+  for_each_index(pool, chunks * strips, rows * width / (chunks * strips), [&](int64_t task) {
+    const int64_t chunk = task / strips, column = task % strips * kStrip;
     const int64_t first = rows * chunk / chunks, last = rows * (chunk + 1) / chunks;
     HWY_DYNAMIC_DISPATCH(SumStripOf)
-    (x.is_bf16)(last - first, width, std::min(kStrip, width - column),
-        x + (part / chunks * rows + first) * width + column, partial + part * width + column);
+    (x.is_bf16)(last - first, width, std::min(kStrip, width - column), x + first * width + column,
+        partial + chunk * width + column);
   });
-  for (int64_t i = 0; chunks > 1 && i < outer; ++i)
-    add_rows(chunks, width, width, partial + i * chunks * width, false, out + i * width, kStrip, pool);
+  add_rows(chunks, width, width, partial, false, out, kStrip, pool);
 }
 
 void add_rows(int64_t rows, int64_t stride, int64_t width, const float* x, bool accumulate, float* out, int64_t columns,

@@ -41,8 +41,8 @@ TEST(Reduce, SumRowsMatches) {
       for (int64_t i = 0; i < rows; ++i) want[j] += x[i * width + j];
     for_every_isa(
         [&, rows = rows, width = width](ThreadPool& pool) {
-          std::vector<float> out = before, work(sum_rows_workspace(1, rows, width) / sizeof(float));
-          sum_rows(1, rows, width, x.data(), out.data(), work.data(), pool);
+          std::vector<float> out = before, work(sum_rows_workspace(rows, width) / sizeof(float));
+          sum_rows(rows, width, x.data(), out.data(), work.data(), pool);
           return out;
         },
         [&](const std::vector<float>& out) { expect_close(out, want, 2e-5); });

@@ -201,7 +201,7 @@ struct Block {
   }
 };
 
-// Splits the copy into tasks along its longest axis but the last; rows that are turned, kRowsTurned at a time.
+// Splits the copy along its longest axis but the last. Transposed rows are split at multiples of kRowsTurned.
 void copy_view(const Shape& shape, const TensorView& from, int64_t from_offset, const Shape& from_strides,
     const TensorView& to, int64_t to_offset, const Shape& to_strides, ThreadPool& pool) {
   const auto bytes = static_cast<int64_t>(from.element_size());

@@ -12,22 +12,17 @@ namespace linnet {
 namespace {
 std::vector<TensorType> infer_pointwise(const InferArgs& args) {
   expect(!args.in.empty(), "no operands");
-  const TensorType* full = &args.in[0];
-  for (const TensorType& in : args.in)
-    if (in.shape.elements() > full->shape.elements() ||
-        (in.shape.elements() == full->shape.elements() && in.shape.rank() > full->shape.rank()))
-      full = &in;
-  const int rank = max_of<int>(args.in, [](const TensorType& in) { return in.shape.rank(); });
-  const TensorType out{full->dtype, with_rank(full->shape, std::max(rank, full->shape.rank()))};
+  const auto full = broadcast_shape(mapped<Shape>(args.in, [](const TensorType& in) { return in.shape; }));
   for (const TensorType& in : args.in) {
     if (!is_float(in.dtype) || in.dtype != args.in[0].dtype)
       throw ShapeProblem(
           "got " + joined(args.in, " and ", &TensorType::text) + ", expected one float type; cast() changes the type");
-    if (!find_broadcast(in.shape, out.shape))
-      throw ShapeProblem("cannot broadcast " + args.in[0].shape.text() + " with " +
-                         (&in == &args.in[0] ? full->shape : in.shape).text());
+    const auto pair = broadcast_shape(std::array{args.in[0].shape, in.shape});
+    if (!pair || (full && !find_broadcast(in.shape, *full)))
+      throw ShapeProblem("cannot broadcast " + args.in[0].shape.text() + " with " + in.shape.text());
   }
-  return {out};
+  expect(full.has_value(), "cannot broadcast ", joined(args.in, " with ", &TensorType::text));
+  return {{args.in[0].dtype, *full}};
 }
 
 Tensor pruned(Expression expression, const std::vector<Tensor>& operands, SourceLine where) {

@@ -20,7 +20,7 @@ struct PointwiseSumAttrs {
 
 extern const OpDef kPointwise, kPointwiseSum;
 
-// The result has the largest operand's shape; each other one must be a scalar, suffix or prefix of it.
+// Operands are broadcast to their common shape.
 Tensor pointwise(Expression expression, std::span<const Tensor> operands, SourceLine where);
 
 Tensor operator+(At a, Tensor b);

@@ -100,5 +100,12 @@ TEST(Pointwise, AValueReadTwiceIsComputedOnce) {
   graph.output("z", e * 2.0);
   EXPECT_EQ(optimize(std::move(graph)).node_count(), 3);
 }
+
+TEST(Pointwise, OperandsWithoutElementsHaveTheCommonShape) {
+  Graph graph;
+  const Tensor none = graph.input("x", {DType::kF32, {0, 1}}), row = graph.input("y", {DType::kF32, {1, 3}});
+  EXPECT_EQ((none + row).shape(), (Shape{0, 3}));
+  EXPECT_EQ((row + none).shape(), (Shape{0, 3}));
+}
 }  // namespace
 }  // namespace linnet

@@ -8,7 +8,7 @@ template <> inline constexpr std::array kEnumNames<Reduction>{"sum", "max", "log
 
 struct ReduceAttrs {
   Reduction kind = Reduction::kSum;
-  Shape shape;  // which kernels repeat to the operand's: ops/broadcast.h
+  Shape shape;  // find_broadcast(shape, the operand's) has a value
   void fields(FieldVisitor& visit) { visit("kind", kind), visit("shape", shape); }
 };
 
