@@ -53,6 +53,7 @@ int64_t elements_of(Broadcast kind) {
     case Broadcast::kSuffix: return kWidth;
     case Broadcast::kPrefix: return kRows;
     case Broadcast::kScalar: return 1;
+    case Broadcast::kMiddle: break;  // is not generated
   }
   return 0;
 }
@@ -63,6 +64,7 @@ int64_t place_of(Broadcast kind, int64_t i) {
     case Broadcast::kSuffix: return i % kWidth;
     case Broadcast::kPrefix: return i / kWidth;
     case Broadcast::kScalar: return 0;
+    case Broadcast::kMiddle: break;
   }
   return 0;
 }

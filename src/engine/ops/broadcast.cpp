@@ -92,14 +92,11 @@ std::optional<Broadcast> find_broadcast(const Shape& small, const Shape& full) {
 Tensor broadcast_to(At x, Shape shape) {
   const Shape small = x.value.shape();
   if (small == shape) return x.value;
-  const auto full = broadcast_shape(std::array{small, shape});
-  if (full && *full == shape && !find_broadcast(small, shape)) {
-    At repeated(reshape(x, with_rank(small, shape.rank())), x.where);
-    const std::vector<Shape> steps = broadcast_steps(repeated.value.shape(), shape);
-    for (size_t i = 1; i < steps.size(); ++i)
-      repeated.value = op_result(kBroadcast, repeated, {}, BroadcastAttrs{steps[i]});
-    return repeated.value;
-  }
-  return op_result(kBroadcast, x, {}, BroadcastAttrs{shape});
+  const bool is_lower = !find_broadcast(small, shape) && small.rank() < shape.rank();
+  At repeated(is_lower ? reshape(x, with_rank(small, shape.rank())) : x.value, x.where);
+  const std::vector<Shape> steps = broadcast_steps(repeated.value.shape(), shape);
+  for (size_t i = 1; i < steps.size(); ++i)
+    repeated.value = op_result(kBroadcast, repeated, {}, BroadcastAttrs{steps[i]});
+  return repeated.value;
 }
 }  // namespace linnet

@@ -17,8 +17,7 @@ std::optional<Broadcast> find_broadcast(const Shape& small, const Shape& full);
 // The elements of D if `small` is [B, 1, D] beside a full [B, T, D], for any number of axes in place of each; else 0.
 int64_t middle_row(const Shape& small, const Shape& full);
 
-// Shapes from `small` to `full`, each of which is repeated to the next in one of these ways: a run of axes at a time.
-// The two alone if their ranks differ or they do not fit.
+// From `small` to `full`, a run of axes repeated at a time; the two alone if they do not fit.
 std::vector<Shape> broadcast_steps(const Shape& small, const Shape& full);
 
 // `full` as [outer, rows, width], of which `small` has [outer, width]. The width is 1 where trailing axes are reduced.
@@ -27,8 +26,8 @@ struct ReductionSizes {
 };
 ReductionSizes reduction_sizes(const Shape& small, const Shape& full);
 
-// Whether `small` has only trailing axes of `full`, such as a bias. Its sum is one of floats, in an order of its own;
-// all others are sums of doubles.
+// Whether `small` has trailing axes alone, as a bias has: such sums are of floats, in their own order, others of
+// doubles.
 bool sums_leading_axes(const Shape& small, const Shape& full);
 
 // The strides of `small`, matched from the last axis on, with 0 along axes that are repeated to fill `full`.

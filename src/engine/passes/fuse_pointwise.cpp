@@ -21,8 +21,7 @@ namespace linnet {
 namespace {
 constexpr size_t kMostOperands = 8, kMostInstructions = 32;  // longer ones save little memory traffic
 constexpr int64_t kFewColumns = 8;                           // sums of fewer take longer together with their values
-// What sums compute again: at most so many instructions, of operands that have at most this part of the result's
-// elements.
+// What sums compute again: expressions of at most kShort instructions that read a quarter of the result's elements.
 constexpr int64_t kRepeated = 4;
 constexpr size_t kShort = 6;
 
@@ -105,20 +104,16 @@ class Sums final : public Fusion {
   bool take(const Node& node) override {
     if (!is(node, kReduce) || node.attrs.as<ReduceAttrs>().kind != Reduction::kSum) return false;
     const TensorType &full = graph_.value(node.in[0]).type, &sums = graph_.value(node.out[0]).type;
-    if (full.dtype != DType::kF32 || sums.dtype != DType::kF32) return false;
-    const int64_t width = reduction_sizes(sums.shape, full.shape).width;
-    if ((width > 1 && width < kFewColumns) || sums_leading_axes(sums.shape, full.shape)) return false;
-    const Tensor values = rewriter_[node.in[0]];
-    const bool is_lone = rewriter_.lone_producer(node.in[0], kPointwise);
+    if (sums_leading_axes(sums.shape, full.shape)) return false;
+    const Node* lone = rewriter_.lone_producer(node.in[0], kPointwise);
     bool is_joined = false;
     Expression expression{{{.function = Scalar::kInput, .a = 0}}};
-    std::vector<Tensor> in{values};
+    std::vector<Tensor> in{rewriter_[node.in[0]]};
     for (size_t k = 0; k < in.size();) {
       in[k] = before_repetition(in[k], full.shape);
       const Node* producer = node_if(producer_of(in[k]), kPointwise);
-      const bool is_first = is_lone && in[k].id == values.id;
-      if (!producer || in[k].shape() != full.shape || (!is_first && reads(in[k]) > full.shape.elements() / kRepeated) ||
-          in.size() + producer->in.size() > kMostOperands + 1) {
+      if (!producer || in[k].shape() != full.shape || in.size() + producer->in.size() > kMostOperands + 1 ||
+          (producer != lone && reads(in[k]) > full.shape.elements() / kRepeated)) {
         ++k;
         continue;
       }

@@ -57,11 +57,11 @@ ChosenKernels choose_kernels(const Graph& graph, const Backend& backend, const P
     chosen.kernels.push_back(&kernel);
     bytes.push_back(kernel.workspace ? kernel.workspace(query) : 0);
   }
-  if (!backend.device->is_host() && options.reuse_memory) choose_asides(graph, bytes, chosen);
+  if (!backend.device->is_host()) choose_asides(graph, bytes, chosen);
   for (NodeId id = 0; id < graph.node_count(); ++id) {
     const size_t own = bytes[id];
     if (chosen.end_of(id) > id) continue;
-    if (own > kOwnPlace && options.reuse_memory) chosen.large[id] = own;
+    if (own > kOwnPlace) chosen.large[id] = own;
     else chosen.workspace_bytes = std::max(chosen.workspace_bytes, own);
   }
   return chosen;
@@ -69,8 +69,8 @@ ChosenKernels choose_kernels(const Graph& graph, const Backend& backend, const P
 
 // Blocks of the arena: every storage that is not an input (listed in `owner`), then the large workspaces by node, then
 // the one workspace of all nodes that run beside others.
-std::vector<ArenaBlock> arena_blocks(const Graph& graph, const StorageMap& storages, const ChosenKernels& chosen,
-    bool reuse, std::vector<ValueId>& owner) {
+std::vector<ArenaBlock> arena_blocks(
+    const Graph& graph, const StorageMap& storages, const ChosenKernels& chosen, std::vector<ValueId>& owner) {
   std::vector<ArenaBlock> blocks;
   std::map<ValueId, NodeId> kept;  // by storage: what is read beside later nodes
   NodeId first_aside = kNone, last_aside = kNone;
@@ -86,10 +86,9 @@ std::vector<ArenaBlock> arena_blocks(const Graph& graph, const StorageMap& stora
   }
   for (ValueId id = 0; id < graph.value_count(); ++id) {
     if (storages.storage_of(id) != id || storages.is_input(id)) continue;
-    const NodeId last = reuse ? std::max(storages.last(id), kept[id]) : graph.node_count();
-    const NodeId first = reuse ? storages.first(id) : 0;
-    blocks.push_back({graph.value(id).type.bytes(), std::min(first, last), last});
-    if (reuse) blocks.back().parts = storages.parts(id);
+    const NodeId last = std::max(storages.last(id), kept[id]);
+    blocks.push_back({graph.value(id).type.bytes(), std::min(storages.first(id), last), last});
+    blocks.back().parts = storages.parts(id);
     owner.push_back(id);
   }
   for (const auto& [node, bytes] : chosen.large) blocks.push_back({bytes, node, node});
@@ -97,10 +96,9 @@ std::vector<ArenaBlock> arena_blocks(const Graph& graph, const StorageMap& stora
   return blocks;
 }
 
-std::map<ValueId, size_t> place_storages(
-    Plan& plan, const StorageMap& storages, const ChosenKernels& chosen, bool reuse) {
+std::map<ValueId, size_t> place_storages(Plan& plan, const StorageMap& storages, const ChosenKernels& chosen) {
   std::vector<ValueId> owner;
-  std::vector<ArenaBlock> blocks = arena_blocks(plan.graph, storages, chosen, reuse, owner);
+  std::vector<ArenaBlock> blocks = arena_blocks(plan.graph, storages, chosen, owner);
   const ArenaSize size = place_blocks(blocks);
   plan.arena_bytes = size.bytes;
   plan.arena_lower_bound = size.lower_bound;
@@ -128,8 +126,8 @@ Plan make_plan(Graph graph, Store& store, const SharedRegions& shared, const Pla
   plan.kernels = chosen.kernels;
   plan.workspace_bytes = chosen.workspace_bytes;
   for (const NodeId end : chosen.beside) plan.aside.push_back(end != kNone);
-  const StorageMap storages(plan.graph, options.reuse_memory);
-  const auto offset = place_storages(plan, storages, chosen, options.reuse_memory);
+  const StorageMap storages(plan.graph);
+  const auto offset = place_storages(plan, storages, chosen);
   plan.copies = storages.copies();
 
   std::map<ValueId, Location> bound;
@@ -149,10 +147,10 @@ Plan make_plan(Graph graph, Store& store, const SharedRegions& shared, const Pla
 }
 
 PlanSize plan_size(const Graph& graph, const Backend& backend, const PlanOptions& options, bool placed) {
-  const StorageMap storages(graph, options.reuse_memory);
+  const StorageMap storages(graph);
   const ChosenKernels chosen = choose_kernels(graph, backend, options);
   std::vector<ValueId> owner;
-  std::vector<ArenaBlock> blocks = arena_blocks(graph, storages, chosen, options.reuse_memory, owner);
+  std::vector<ArenaBlock> blocks = arena_blocks(graph, storages, chosen, owner);
   return {placed ? place_blocks(blocks).bytes : most_alive(blocks), chosen.workspace_bytes};
 }
 }  // namespace linnet

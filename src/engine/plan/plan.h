@@ -41,8 +41,7 @@ struct StepPlans {
 
 struct PlanOptions {
   int threads = 1;
-  bool reuse_memory = true;  // off: every value has its own bytes (the arena's test oracle)
-  bool verify = true;        // off only where a plan is made for its size and never run
+  bool verify = true;  // off only where a plan is made for its size and never run
 };
 
 // Places every value of an optimized graph, grows the shared regions, and verifies the result. Inputs must be bound in
@@ -122,7 +121,7 @@ struct Access {
 
 class StorageMap {
  public:
-  StorageMap(const Graph& graph, bool reuse);
+  explicit StorageMap(const Graph& graph);
 
   // The root value that represents the storage of `id` (a graph input, if one is in it).
   ValueId storage_of(ValueId id) const;

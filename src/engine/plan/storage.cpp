@@ -22,12 +22,12 @@ bool moves_nothing(const Graph& graph, ValueId in, ValueId out) {
 }
 }  // namespace
 
-StorageMap::StorageMap(const Graph& graph, bool reuse)
+StorageMap::StorageMap(const Graph& graph)
     : graph_(graph), parent_(graph.value_count()), reads_(parent_.size()), writes_(parent_.size()) {
   for (ValueId id = 0; id < graph.value_count(); ++id) parent_[id] = root_of(graph, id).value;
   collect_accesses();
   place_updates();
-  if (reuse) overwrite_in_place();
+  overwrite_in_place();
 }
 
 ValueId StorageMap::storage_of(ValueId id) const {
@@ -171,7 +171,7 @@ std::vector<ArenaPart> StorageMap::parts(ValueId storage) const {
 }
 
 std::vector<ArenaTenant> arena_tenants(const Plan& plan, RegionId arena) {
-  const StorageMap storages(plan.graph, /*reuse=*/true);
+  const StorageMap storages(plan.graph);
   std::vector<ArenaTenant> tenants;
   for (ValueId id = 0; id < plan.graph.value_count(); ++id) {
     const Location& location = plan.location[id];

@@ -274,7 +274,7 @@ std::vector<GradientBucket> gradient_buckets(const ParameterLayout& layout) {
 std::vector<NodeId> last_writers(
     const Plan& plan, const ParameterLayout& layout, const std::vector<GradientBucket>& buckets) {
   std::vector<NodeId> last(buckets.size(), -1);
-  const StorageMap storages(plan.graph, true);
+  const StorageMap storages(plan.graph);
   for (const GraphInput& input : plan.graph.inputs())
     for (size_t i = 0; i < buckets.size(); ++i) {
       const GradientBucket& bucket = buckets[i];

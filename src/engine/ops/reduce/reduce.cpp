@@ -92,12 +92,11 @@ size_t sum_bytes(const KernelQuery& query) {
 
 void run_sum(const KernelArgs& args) {
   const auto [outer, rows, width] = sizes_of(args);
-  const TensorView& in = args.in[0];
   auto* out = args.out[0].as<float>();
-  if (sums_leading_axes(args.out[0].shape(), in.shape()))
-    return sum_rows(rows, width, stored(in), out, args.workspace, args.pool);
+  if (sums_leading_axes(args.out[0].shape(), args.in[0].shape()))
+    return sum_rows(rows, width, stored(args.in[0]), out, args.workspace, args.pool);
   static const Expression operand{{{.function = Scalar::kInput, .a = 0}}};
-  const PointwiseOperand x{stored(in), in.elements(), Broadcast::kFull};
+  const PointwiseOperand x{stored(args.in[0]), args.in[0].elements(), Broadcast::kFull};
   pointwise_sum(outer, rows, width, operand, std::span(&x, 1), out, args.workspace, args.pool);
 }
 
