@@ -251,7 +251,6 @@ void multiply_few(const GemmArgs& args, const PackedWeight& weight, std::byte* w
     gemm(from_column(part, begin), own + strip_bytes(shape, kFewStripFloats), alone);
   });
 }
-
 }  // namespace
 
 GemmArgs from_column(GemmArgs part, int64_t begin) {

@@ -199,8 +199,7 @@ void run_few_rows(const KernelArgs& args) {
       const int64_t columns = weight.weight.shape[1], rows = args.in[0].elements() / columns;
       const FewRows<From, To> p{weight_of(args.in[1], weight), rows, weight.weight.shape[0], columns, x,
           columns % kEach == 0 && aligned16(x), product.bias ? numbers_of(args.in[2]) : Numbers{},
-          product.accumulate ? args.in.back().as<To>() : nullptr,
-          product.activation, args.out[0].as<To>()};
+          product.accumulate ? args.in.back().as<To>() : nullptr, product.activation, args.out[0].as<To>()};
       const auto start = [&](auto kernel) { launch(args.device, kernel, blocks_for(p.width, kPanel), kThreads, 0, p); };
       if (rows == 1) start(few_rows_kernel<From, To, 1>);
       else if (rows == 2) start(few_rows_kernel<From, To, 2>);
