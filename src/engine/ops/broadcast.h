@@ -17,7 +17,7 @@ std::optional<Broadcast> find_broadcast(const Shape& small, const Shape& full);
 // The elements of D if `small` is [B, 1, D] beside a full [B, T, D], for any number of axes in place of each; else 0.
 int64_t middle_row(const Shape& small, const Shape& full);
 
-// From `small` to `full`, a run of axes repeated at a time; the two alone if they do not fit.
+// Shapes from `small` to `full`, each with one more run of axes repeated; these two alone if they do not fit.
 std::vector<Shape> broadcast_steps(const Shape& small, const Shape& full);
 
 // `full` as [outer, rows, width], of which `small` has [outer, width]. The width is 1 where trailing axes are reduced.

@@ -21,7 +21,8 @@ namespace linnet {
 namespace {
 constexpr size_t kMostOperands = 8, kMostInstructions = 32;  // longer ones save little memory traffic
 constexpr int64_t kFewColumns = 8;                           // sums of fewer take longer together with their values
-// What sums compute again: expressions of at most kShort instructions that read a quarter of the result's elements.
+// A sum computes an operand again if its expression has at most kShort instructions and reads at most 1 / kRepeated of
+// the operand's elements.
 constexpr int64_t kRepeated = 4;
 constexpr size_t kShort = 6;
 

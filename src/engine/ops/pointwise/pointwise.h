@@ -11,7 +11,8 @@ struct PointwiseAttrs {
   std::string text() const;
 };
 
-// The sum of an expression's values, of the shape `full`, to a smaller shape (sum_to). A pass makes it of the two.
+// The sum of an expression's values, of the shape `full`, to a smaller shape (sum_to). fuse_sums makes it of both
+// nodes.
 struct PointwiseSumAttrs {
   Expression expression;
   Shape full, shape;

@@ -20,7 +20,7 @@ struct CumsumAttrs {
 
 extern const OpDef kReduce, kCumsum;
 
-// To a shape that broadcast_to() makes x's of: the gradient of a broadcast. x itself if it has the shape already.
+// To a shape that broadcast_to() can repeat to x's: the gradient of a broadcast. x itself if it has the shape already.
 Tensor sum_to(At x, const Shape& shape);
 Tensor max_to(At x, const Shape& shape);  // equal elements share the gradient
 Tensor sum_last(At x);                    // [..., N] -> [..., 1]
