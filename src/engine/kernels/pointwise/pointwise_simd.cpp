@@ -150,6 +150,9 @@ class Task {
   }
 
   void Run(int64_t begin, int64_t end) {
+    const PointwiseOperand& x = call_.operands[0];
+    if (call_.is_operand && call_.width > 1 && x.broadcast == Broadcast::kFull && !x.data.is_bf16)
+      return AddUp(begin, end - begin, x.data.f32() + begin);
     for (int64_t i = begin, length = 0; i < end; i += length) {
       length = std::min(call_.block_at(i), end - i);
       const int64_t part = length % kFloatLanes, whole = length - part;
@@ -244,9 +247,10 @@ class Task {
     double* to = sums_ + first / width / rows * width;
     for (; length > 0; column = 0) {
       const int64_t piece = std::min(width - column, length);
-      AddInDouble(piece, x, to + column);
-      x += piece, length -= piece;
-      if (++row == rows) row = 0, to += width;
+      const int64_t count = piece == width ? std::min(rows - row, length / width) : 1;
+      AddInDouble(count, piece, x, to + column);
+      x += count * piece, length -= count * piece;
+      if ((row += count) == rows) row = 0, to += width;
     }
   }
 
@@ -440,7 +444,7 @@ PointwiseCall call_of(int64_t n, const Expression& expression, std::span<const P
 
 // Parts of each [rows, width] whose sums are computed apart, for threads to share.
 int64_t sum_parts(int64_t rows, int64_t width) {
-  return std::clamp<int64_t>(ceil_div(rows * width, 16 * kBlock), 1, std::clamp<int64_t>(rows, 1, 32));
+  return std::clamp<int64_t>(ceil_div(rows * width, 16 * kBlock), 1, std::clamp<int64_t>(rows / 16, 1, 32));
 }
 }  // namespace
 
