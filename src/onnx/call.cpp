@@ -112,7 +112,9 @@ void OnnxCall::set(size_t i, Tensor tensor, OnnxElement element) {
 Tensor OnnxCall::constant(const TracedValue& value) {
   const HostTensor& host = *value.known;
   const std::vector<double> numbers = host.values();
-  const bool is_uniform = !numbers.empty() && std::ranges::all_of(numbers, [&](double x) { return x == numbers[0]; });
+  const bool is_uniform = !numbers.empty() && std::ranges::all_of(numbers, [&](double x) {
+    return x == numbers[0] && std::signbit(x) == std::signbit(numbers[0]);
+  });
   if (is_uniform) return uniform(numbers[0], host.type().shape, host.type().dtype);
   return literal(graph_, host.type(), host.data());
 }
@@ -167,6 +169,7 @@ HostTensor read_host_tensor(const OnnxTensor& tensor) {
 }
 
 TracedValue known_numbers(OnnxElement element, const Shape& shape, const std::vector<double>& values) {
+  if (!element_dtype(element)) fail_user("there are no numbers of ", element_name(element), " here");
   auto host = std::make_shared<HostTensor>(TensorType{traced_dtype(element), shape});
   for (size_t i = 0; i < values.size(); ++i) {
     if (host->type().dtype == DType::kF32) host->as<float>()[i] = static_cast<float>(values[i]);

@@ -108,7 +108,6 @@ class OnnxCall {
   Tensor values(const Shape& shape, const std::vector<double>& values, DType dtype);
   Tensor locations(int64_t count, DType dtype);  // [count]: 0, 1, 2, ...
   Tensor uniform(double value, const Shape& shape, DType dtype);
-  Tensor number(double value, DType dtype) { return uniform(value, {}, dtype); }
 
   // User error for an attribute that the operator did not read, which would be ignored silently.
   void check_attributes() const;

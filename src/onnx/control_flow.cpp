@@ -59,7 +59,7 @@ std::vector<TracedValue> OnnxNetwork::trace_body(Graph& graph, const OnnxNode& n
 
 // A known condition selects the branch to trace; otherwise both are computed.
 std::vector<TracedValue> OnnxNetwork::trace_if(Graph& graph, const OnnxNode& node, const TracedValues& values) {
-  const TracedValue condition = values.at(node.in.at(0));
+  const TracedValue condition = operand(node, values, 0);
   if (is_known(condition)) {
     const bool holds = OnnxCall(node, 1, graph, {condition}).number(0, 0) != 0;
     return trace_body(graph, node, holds ? "then_branch" : "else_branch", values, {}, 0);
@@ -128,7 +128,7 @@ std::vector<TracedValue> OnnxNetwork::trace_scan(Graph& graph, const OnnxNode& n
                              out_backwards = list("scan_output_directions", stacks);
   int64_t rounds = -1;
   for (size_t i = states; i < operands.size(); ++i) {
-    const Shape shape = operands[i].shape();
+    const Shape shape = call.shape(i);
     const int64_t length = shape[call.axis(axes[i - states], shape.rank())];
     if (rounds >= 0 && length != rounds) call.fail("its operands have ", rounds, " and ", length, " parts");
     rounds = length;

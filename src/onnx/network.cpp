@@ -17,7 +17,6 @@ namespace linnet {
 namespace {
 constexpr const char* kNetworkFile = "network.onnx";
 constexpr const char* kParametersFile = "model.safetensors";
-constexpr int kMostFunctions = 32;       // within one another
 constexpr double kMostFolded = 1 << 28;  // elements of a result that is computed while tracing
 
 void visit_nodes(const std::vector<OnnxNode>& nodes, const std::function<void(const OnnxNode&)>& visit) {
@@ -119,23 +118,16 @@ std::string network_of(const std::string& folder) {
 
 OnnxNetwork::OnnxNetwork(OnnxModel model, std::string file) : model_(std::move(model)), file_(std::move(file)) {
   check_operators(model_.graph.nodes);
-  for (const OnnxFunction& function : model_.functions) check_operators(function.nodes);
   find_parameters();
 }
 
 void OnnxNetwork::check_operators(const std::vector<OnnxNode>& nodes) const {
   visit_nodes(nodes, [&](const OnnxNode& node) {
-    if (find_function(node) || find_onnx_operator(full_name(node))) return;
+    if (find_onnx_operator(full_name(node))) return;
     fail_user("'", file_, "' needs the operator ", full_name(node),
         node.name.empty() ? "" : " (node \"" + node.name + "\")",
         ", which Linnet does not have; `linnet onnx operators` lists those it has");
   });
-}
-
-const OnnxFunction* OnnxNetwork::find_function(const OnnxNode& node) const {
-  for (const OnnxFunction& function : model_.functions)
-    if (function.name == node.op && function.domain == node.domain) return &function;
-  return nullptr;
 }
 
 void OnnxNetwork::find_parameters() {
@@ -184,7 +176,7 @@ void OnnxNetwork::find_filters() {
   std::map<std::string, std::string> handed_on;  // by Identity, which exporters put before equal weights
   const auto origin = [&](const std::string& name) { return find_or(handed_on, name, name); };
   visit_nodes(model_.graph.nodes, [&](const OnnxNode& node) {
-    const bool is_conv = full_name(node) == "Conv" && !find_function(node);
+    const bool is_conv = full_name(node) == "Conv";
     if (full_name(node) == "Identity" && node.in.size() == 1 && node.out.size() == 1) {
       handed_on[node.out[0]] = origin(node.in[0]);
       return;
@@ -282,10 +274,7 @@ std::vector<TracedValue> OnnxNetwork::run_operator(
 
 void OnnxNetwork::trace_node(Graph& graph, const OnnxNode& node, TracedValues& values) {
   std::vector<TracedValue> results;
-  const OnnxFunction* function = find_function(node);
-  if (function) {
-    results = trace_function(graph, node, *function, values);
-  } else if (!find_onnx_operator(full_name(node))->run) {
+  if (!find_onnx_operator(full_name(node))->run) {
     results = trace_control(graph, node, values);
   } else {
     std::vector<TracedValue> in;
@@ -297,42 +286,12 @@ void OnnxNetwork::trace_node(Graph& graph, const OnnxNode& node, TracedValues& v
     }
     results = run_operator(graph, node, find_or(model_.opsets, node.domain, 1), std::move(in), known);
   }
-  for (size_t i = 0; i < node.out.size() && i < results.size(); ++i) {
+  for (size_t i = 0; i < node.out.size(); ++i) {
     if (node.out[i].empty()) continue;
-    if (!results[i].tensor.defined() && !results[i].known)
+    if (i >= results.size() || (!results[i].tensor.defined() && !results[i].known))
       fail_user("'", file_, "': ", full_name(node), " has no result ", i);
     values[node.out[i]] = results[i];
   }
-}
-
-std::vector<TracedValue> OnnxNetwork::trace_function(
-    Graph& graph, const OnnxNode& node, const OnnxFunction& function, const TracedValues& values) {
-  if (++depth_ > kMostFunctions) fail_user("'", file_, "': functions call one another without an end");
-  TracedValues inner;
-  for (size_t i = 0; i < function.in.size(); ++i)
-    inner[function.in[i]] = i < node.in.size() && !node.in[i].empty() ? values.at(node.in[i]) : TracedValue{};
-  std::vector<OnnxNode> nodes = function.nodes;
-  for (OnnxNode& each : nodes) {
-    std::vector<OnnxAttribute> attributes;
-    for (OnnxAttribute& attribute : each.attributes) {
-      if (attribute.reference.empty()) {
-        attributes.push_back(attribute);
-        continue;
-      }
-      const OnnxAttribute* given = node.find(attribute.reference);
-      if (!given) given = find_item(function.defaults, attribute.reference, &OnnxAttribute::name);
-      if (!given) continue;
-      attributes.push_back(*given);
-      attributes.back().name = attribute.name;
-    }
-    each.attributes = std::move(attributes);
-    for (std::string& name : each.in)  // an omitted operand of the call is omitted within too
-      if (inner.contains(name) && !inner[name].tensor.defined() && !inner[name].known) name.clear();
-  }
-  trace_nodes(graph, nodes, inner);
-  --depth_;
-  return mapped(
-      function.out, [&](const std::string& name) { return inner.contains(name) ? inner[name] : TracedValue{}; });
 }
 
 OnnxTensor OnnxNetwork::trained_tensor(const OnnxTensor& tensor, const float* values) const {

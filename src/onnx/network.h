@@ -46,7 +46,6 @@ class OnnxNetwork : public Module {
 
  private:
   void check_operators(const std::vector<OnnxNode>& nodes) const;
-  const OnnxFunction* find_function(const OnnxNode& node) const;
   void find_parameters();
   void find_filters();
   // Whether only 2D convolutions use it: [O, C, R, S] in the file, as a parameter [O, R, S, C], which the op needs.
@@ -64,8 +63,6 @@ class OnnxNetwork : public Module {
   std::vector<TracedValue> trace_body(Graph& graph, const OnnxNode& node, const char* name, const TracedValues& values,
       const std::vector<TracedValue>& arguments, size_t results);
   static TracedValue stacked(Graph& graph, const OnnxNode& node, const std::vector<TracedValue>& values, int64_t axis);
-  std::vector<TracedValue> trace_function(
-      Graph& graph, const OnnxNode& node, const OnnxFunction& function, const TracedValues& values);
   TracedValue initial_value(const OnnxTensor& tensor) const;
 
   OnnxModel model_;
@@ -76,7 +73,6 @@ class OnnxNetwork : public Module {
   std::map<std::string, const Parameter*> parameters_;  // with buffers
   std::set<std::string> filters_;                       // only read as Conv's weight
   uint32_t position_ = 0;                               // of the node being traced, for messages
-  int depth_ = 0;                                       // of functions within functions
 };
 
 // Whether `path` names an ONNX file, or a folder of `linnet import` or `linnet export --onnx`.

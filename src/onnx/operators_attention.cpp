@@ -70,7 +70,7 @@ Tensor windowed(OnnxCall& call, Tensor scores, const Window& window, int64_t pas
   const int64_t batch = scores.dim(0), queries = scores.dim(2), keys = scores.dim(3);
   const Tensor rows = column(call, queries), columns = call.locations(keys, DType::kF32);
   const Tensor lengths =
-      has_lengths ? reshape(call.tensor(kLengths, DType::kF32), {batch, 1, 1, 1}) : call.number(0, DType::kF32);
+      has_lengths ? reshape(call.tensor(kLengths, DType::kF32), {batch, 1, 1, 1}) : call.uniform(0, {}, DType::kF32);
   return elementwise(call, {scores, rows, columns, lengths}, [&](Number y, Number query, Number key, Number length) {
     const Number offset = has_lengths ? length - static_cast<double>(queries) : Number(static_cast<double>(past));
     const Number behind = query + offset - key;

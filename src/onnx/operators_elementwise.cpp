@@ -34,6 +34,14 @@ Tensor wrapped(const OnnxCall& call, Tensor y, OnnxElement element) {
   return elementwise(call, {y}, [=](Number x) { return x - floor((x - low) / range) * range; });
 }
 
+// Computed in double: floats lose whole turns, and what is left of 1 by small numbers.
+template <class F> OnnxOperator in_double(F formula) {
+  return [=](OnnxCall& call) {
+    if constexpr (std::is_invocable_v<F, Number>) call.set(elementwise(call, {call.tensor(0, DType::kF64)}, formula));
+    else call.set(elementwise(call, {call.tensor(0, DType::kF64), call.tensor(1, DType::kF64)}, formula));
+  };
+}
+
 OnnxOperator arithmetic(Scalar function) {
   return [=](OnnxCall& call) {
     const Tensor y = elementwise(call, {call.tensor(0), call.tensor(1)}, [=](Number a, Number b) {
@@ -249,12 +257,12 @@ OnnxOperatorRows elementwise_operators() {
   using Call = const OnnxCall&;
   OnnxOperatorRows rows{
       {"Acos", unary([](Number x) { return std::numbers::pi / 2 - arcsine(x); })},
-      {"Acosh", unary([](Number x) { return log(x + sqrt(square(x) - 1)); })},
+      {"Acosh", in_double([](Number x) { return log(x + sqrt(square(x) - 1)); })},
       {"Add", arithmetic(Scalar::kAdd)},
       {"And", comparison([](Number a, Number b) { return a * b; })},
       {"Asin", unary(arcsine)},
-      {"Asinh", unary(inverse_sinh)},
-      {"Atanh", unary([](Number x) { return 0.5 * log((1 + x) / (1 - x)); })},
+      {"Asinh", in_double(inverse_sinh)},
+      {"Atanh", in_double([](Number x) { return 0.5 * log((1 + x) / (1 - x)); })},
       {"Cast", [](OnnxCall& call) { cast_to(call, static_cast<OnnxElement>(call.integer("to", 0))); },
           "float8 and strings are not there; float16 and bfloat16 are computed in 32 bits"},
       {"CastLike", [](OnnxCall& call) { cast_to(call, call.element(1)); }},
@@ -285,7 +293,7 @@ OnnxOperatorRows elementwise_operators() {
       {"Mean", mean},
       {"Min", of_all(Scalar::kMin)},
       {"Mish", unary([](Number x) { return x * tanh(softplus(x)); })},
-      {"Mod", binary(modulo)},
+      {"Mod", in_double(modulo)},
       {"Mul", product},
       {"Not", unary([](Number x) { return !x; })},
       {"Or", comparison([](Number a, Number b) { return max(a, b); })},
@@ -296,7 +304,7 @@ OnnxOperatorRows elementwise_operators() {
        })},
       {"Shrink", unary(shrunk)},
       {"Sign", unary([](Number x) { return (x > 0) - (0 > x); })},
-      {"Sinh", unary([](Number x) { return 0.5 * (exp(x) - exp(-x)); })},
+      {"Sinh", in_double([](Number x) { return 0.5 * (exp(x) - exp(-x)); })},
       {"Softplus", unary([](Number x) { return softplus(x); })},
       {"Softsign", unary([](Number x) { return x / (1 + abs(x)); })},
       {"Sub", arithmetic(Scalar::kSub)},

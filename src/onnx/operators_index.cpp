@@ -66,7 +66,7 @@ void gather_elements(OnnxCall& call) {
   compose::each_index(indices, [&](const std::vector<int64_t>& index) {
     begins.push_back(0);
     for (int a = 0; a < shape.rank(); ++a)
-      if (a != axis) begins.back() += static_cast<double>(index[a] * strides[a]);
+      if (a != axis) begins.back() += static_cast<double>(index_of(call, index[a], shape[a]) * strides[a]);
   });
   const Tensor along = cast(row_ids(call, 1, shape[axis]), DType::kF64);
   const auto stride = static_cast<double>(strides[axis]);
@@ -168,7 +168,8 @@ void scatter_elements(OnnxCall& call) {
   compose::each_index(indices, [&](const std::vector<int64_t>& index) {
     const int64_t along = index_of(call, given[locations.size()], shape[axis]);
     int64_t location = 0;
-    for (int a = 0; a < shape.rank(); ++a) location += (a == axis ? along : index[a]) * strides[a];
+    for (int a = 0; a < shape.rank(); ++a)
+      location += (a == axis ? along : index_of(call, index[a], shape[a])) * strides[a];
     locations.push_back(location);
   });
   scatter_rows(call, reshape(call.tensor(0), {shape.elements(), 1}), reshape(call.tensor(2), {indices.elements(), 1}),

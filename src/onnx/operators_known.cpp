@@ -122,11 +122,14 @@ void unique(OnnxCall& call) {
     for (int64_t o = 0; o < outer; ++o)
       for (int64_t t = 0; t < inner; ++t) slices.back().push_back(element(o, i, t));
   }
-  std::map<std::vector<double>, int64_t> first;  // first occurrence
-  for (int64_t i = size - 1; i >= 0; --i) first[slices[i]] = i;
-  std::vector<int64_t> order = mapped(first, [](const auto& slice) { return slice.second; });
+  const auto less = [](const auto& a, const auto& b) {  // one NaN is as another, and behind all numbers
+    return std::ranges::lexicographical_compare(
+        a, b, [](double x, double y) { return x < y || (std::isnan(y) && !std::isnan(x)); });
+  };
+  std::map<std::vector<double>, int64_t, decltype(less)> number(less);  // of the first occurrence, then of the result
+  for (int64_t i = size - 1; i >= 0; --i) number[slices[i]] = i;
+  std::vector<int64_t> order = mapped(number, [](const auto& slice) { return slice.second; });
   if (call.integer("sorted", 1) == 0) std::ranges::sort(order);
-  std::map<std::vector<double>, int64_t> number;
   for (size_t i = 0; i < order.size(); ++i) number[slices[order[i]]] = static_cast<int64_t>(i);
   std::vector<int64_t> inverse, counts(order.size());
   for (const auto& slice : slices) {
@@ -158,7 +161,7 @@ void reverse_sequence(OnnxCall& call) {
     std::reverse(order.begin(), order.begin() + length);
     return compose::take(slice(x, batch, row, 1), time, order);
   });
-  call.set(compose::join(rows, batch));
+  call.set(rows.empty() ? x : compose::join(rows, batch));
 }
 
 void center_crop_pad(OnnxCall& call) {

@@ -215,7 +215,7 @@ void softmax_cross_entropy_loss(OnnxCall& call) {
 OnnxOperatorRows matrix_operators() {
   const auto reduction = [](Kind kind) { return [=](OnnxCall& call) { reduce(call, kind); }; };
   return {
-      {"CumSum", cumulative_sum, "of at most 8192 elements; the axis must be known"},
+      {"CumSum", cumulative_sum, "the axis must be known"},
       {"Einsum", einsum, "without repeated letters in a term"},
       {"Gemm", gemm_operator},
       {"Hardmax", hardmax},

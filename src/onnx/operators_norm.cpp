@@ -70,7 +70,7 @@ void instance_normalization(OnnxCall& call) {
   if (s.rank() < 3) call.fail("a tensor of shape ", s.text());
   if (s[1] == 1)
     if (const auto image = reshaped_image(call.tensor(0))) {  // a group norm of one group: a row in any order
-      const Tensor y = normal_rows(reshape(image->before, {s[0], s.elements() / s[0]}), call.real("epsilon", 1e-5));
+      const Tensor y = normal_rows(reshape(image->before, {s[0], s.elements(1, s.rank())}), call.real("epsilon", 1e-5));
       const auto number = [&](size_t operand) { return reshape(call.tensor(operand), {}); };
       const Tensor all = scaled(call, reshape(y, image->before.shape()), number(1), number(2));
       return call.set(reshape(compose::move_axes(all, image->order), s));
@@ -153,6 +153,7 @@ void lp_normalization(OnnxCall& call) {
 void local_response_normalization(OnnxCall& call) {
   const double alpha = call.real("alpha", 1e-4), beta = call.real("beta", 0.75), bias = call.real("bias", 1);
   const int64_t size = call.integer("size", 1), before = (size - 1) / 2, after = size - 1 - before;
+  if (size < 1) call.fail("a size of ", size);
   const Tensor x = call.tensor(0);
   const int64_t channels = x.dim(1);
   const Tensor padded = compose::pad(square(x), 1, before, after, 0);

@@ -195,7 +195,7 @@ class Recurrence {
       State next = step(direction, row_of(direction.projected, time), state);
       Tensor result = next.hidden;
       if (lengths_.defined()) {  // an ended row keeps its state and outputs 0
-        result = within(time, next.hidden, call_.number(0, element()));
+        result = within(time, next.hidden, call_.uniform(0, {}, element()));
         next.hidden = within(time, next.hidden, state.hidden);
         if (has_cell_) next.cell = within(time, next.cell, state.cell);
       }
@@ -248,7 +248,7 @@ void lstm(OnnxCall& call, Tensor (*rounded)(OnnxCall& call, Tensor state)) {
     const StepFunction &f = d.functions[0], &g = d.functions[1], &h = d.functions[2];
     const Tensor hidden_before = rounded ? rounded(call, before.hidden) : before.hidden;
     const std::vector<Tensor> gates = parts_of(projected + matmul(hidden_before, d.recurrent, false, true), 4);
-    const Tensor none = call.number(0, projected.type().dtype);
+    const Tensor none = call.uniform(0, {}, projected.type().dtype);
     const std::vector<Tensor> looks = d.peepholes.defined() ? parts_of(d.peepholes, 3) : std::vector(3, none);
     const Tensor cell = elementwise(call, {gates[0], gates[2], gates[3], before.cell, looks[0], looks[2]},
         [&](Number in, Number forget, Number fresh, Number before, Number in_look, Number forget_look) {

@@ -102,7 +102,7 @@ void concat_operator(OnnxCall& call) {
   std::vector<Tensor> parts;
   const int axis = call.axis_of(1);
   for (size_t i = 0; i < call.operands(); ++i)
-    if (call.shape(i).elements() > 0 || call.operands() == 1) parts.push_back(call.tensor(i));
+    if (call.shape(i) != Shape{0} || call.operands() == 1) parts.push_back(call.tensor(i));  // empty of any rank
   if (parts.empty()) parts.push_back(call.tensor(0));
   call.set(compose::join(parts, axis));
 }
@@ -294,10 +294,16 @@ void trilu(OnnxCall& call) {
   call.set(elementwise(call, {call.tensor(0), mask}, [](Number x, Number kept) { return select(kept, x, 0); }));
 }
 
+int64_t block_size(const OnnxCall& call) {
+  const int64_t size = call.integer("blocksize", 1);
+  if (size < 1 || size > 1024) call.fail("a blocksize of ", size);
+  return size;
+}
+
 void depth_to_space(OnnxCall& call) {
   const Shape s = call.shape();
-  const int64_t b = call.integer("blocksize", 1);
-  if (s.rank() != 4 || b < 1 || s[1] % (b * b) != 0) call.fail("a tensor of shape ", s.text());
+  const int64_t b = block_size(call);
+  if (s.rank() != 4 || s[1] % (b * b) != 0) call.fail("a tensor of shape ", s.text());
   const int64_t depth = s[1] / (b * b);
   const bool crd = call.text("mode", "DCR") == "CRD";
   Tensor x = crd ? reshape(call.tensor(0), {s[0], depth, b, b, s[2], s[3]})
@@ -307,8 +313,8 @@ void depth_to_space(OnnxCall& call) {
 }
 void space_to_depth(OnnxCall& call) {
   const Shape s = call.shape();
-  const int64_t b = call.integer("blocksize", 1);
-  if (s.rank() != 4 || b < 1 || s[2] % b != 0 || s[3] % b != 0) call.fail("a tensor of shape ", s.text());
+  const int64_t b = block_size(call);
+  if (s.rank() != 4 || s[2] % b != 0 || s[3] % b != 0) call.fail("a tensor of shape ", s.text());
   const bool crd = call.text("mode", "DCR") == "CRD";
   const Tensor x = permute(reshape(call.tensor(0), {s[0], s[1], s[2] / b, b, s[3] / b, b}),
       crd ? std::vector<int>{0, 1, 3, 5, 2, 4} : std::vector<int>{0, 3, 5, 1, 2, 4});

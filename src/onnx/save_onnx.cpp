@@ -331,7 +331,7 @@ void save_onnx(const ParameterLayout& layout, const float* parameters, const Onn
     model =
         merge_decoders(std::move(model), make_onnx(layout, parameters, *file.with_past, options), file.any_head_size);
   set_precision(model, options.precision, options.input_scales);
-  write_onnx(model, path_in(folder, file.name), options.most_inside);
+  write_onnx(model, path_in(folder, file.name));
 }
 
 std::vector<OnnxFile> onnx_files(TextDecoder& model, const OnnxFileOptions& options) {

@@ -61,8 +61,7 @@ struct OnnxSource {
 };
 
 struct OnnxOptions {
-  int64_t opset = 17;                      // 14 to 18
-  uint64_t most_inside = kMostInsideOnnx;  // bytes of weights; more go to a second file
+  int64_t opset = 17;  // 14 to 18
   OnnxPrecision precision = OnnxPrecision::kF32;
   InputScales input_scales = {};  // of kInt8Qdq
 };

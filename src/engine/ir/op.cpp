@@ -75,6 +75,16 @@ bool renames(const Node& node) { return algebra_of(node) == Algebra::kReshape ||
 
 StorageRule storage_of(const Node& node) { return node.op->storage ? node.op->storage(node) : StorageRule{}; }
 
+void add_wants(const Node& node, const StorageRule& rule, std::vector<StorageWants>& wants) {
+  for (size_t i = 0; i < node.in.size(); ++i) {
+    const Storage storage = rule.operand(i);
+    StorageWants& in = wants[node.in[i]];
+    in.reduced |= storage == Storage::kReduced, in.f32 |= storage == Storage::kF32;
+    if (storage != Storage::kMoved) continue;
+    for (const ValueId out : node.out) in.reduced |= wants[out].reduced, in.f32 |= wants[out].f32;
+  }
+}
+
 std::string label_of(const Node& node) {
   if (node.op->label) return node.op->label(node);
   std::string text = node.op->name;

@@ -152,6 +152,13 @@ inline const Node* node_if(const Node* node, const OpDef& op) { return is(node, 
 Algebra algebra_of(const Node& node);
 bool renames(const Node& node);  // a reshape or a split: whether the results may alias the operand or parts of it
 StorageRule storage_of(const Node& node);
+
+// How the readers of a value want it stored.
+struct StorageWants {
+  bool reduced = false, f32 = false;
+};
+// Adds what a node wants of its operands; what it moves, as its own readers want it. `wants`: by value.
+void add_wants(const Node& node, const StorageRule& rule, std::vector<StorageWants>& wants);
 std::string label_of(const Node& node);
 
 template <class T> Attrs set_precision(const Attrs& old, Precision precision) {

@@ -37,7 +37,10 @@ class RoundShared final : public Fusion {
  public:
   explicit RoundShared(const Graph& graph) : Fusion(graph), wants_(graph.value_count()) {
     for (const ValueId result : results_of(graph)) wants_[result].f32 = true;
-    for (NodeId id = graph.node_count() - 1; id >= 0; --id) ask(graph.node(id));
+    for (NodeId id = graph.node_count() - 1; id >= 0; --id) {
+      const Node& node = graph.node(id);
+      add_wants(node, storage_of(node), wants_);
+    }
   }
 
  private:
@@ -47,22 +50,6 @@ class RoundShared final : public Fusion {
     rounded.attrs = PointwiseAttrs{rounded_to_bf16(node.attrs.as<PointwiseAttrs>().expression)};
     rewriter_.copy(rounded);
     return true;
-  }
-
-  struct Wants {
-    bool reduced = false, f32 = false;
-  };
-
-  // Finds how a node wants its operands stored from what its readers want. If all want fp32, it is not stored in bf16.
-  void ask(const Node& node) {
-    const StorageRule rule = storage_of(node);
-    for (size_t i = 0; i < node.in.size(); ++i) {
-      const Storage storage = rule.operand(i);
-      Wants& in = wants_[node.in[i]];
-      in.reduced |= storage == Storage::kReduced, in.f32 |= storage == Storage::kF32;
-      if (storage != Storage::kMoved) continue;
-      for (const ValueId out : node.out) in.reduced |= wants_[out].reduced, in.f32 |= wants_[out].f32;
-    }
   }
 
   bool is_rounded(const Node& node) {
@@ -79,7 +66,7 @@ class RoundShared final : public Fusion {
   }
 
   const NodeId loss_ = find_loss(graph_);
-  std::vector<Wants> wants_;  // by value
+  std::vector<StorageWants> wants_;  // by value; what all want in fp32 is not stored in bf16
 };
 }  // namespace
 

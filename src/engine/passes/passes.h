@@ -46,7 +46,7 @@ Graph fuse_bias_gradient(const Graph& graph, const Backend& backend);
 Graph join_norm_sums(const Graph& graph, const Backend& backend);
 Graph group_weight_gradients(const Graph& graph, const Backend& backend);
 Graph quantize_products(const Graph& graph);
-Graph fuse_quantized(const Graph& graph, const Backend& backend = cpu_backend());
+Graph fuse_quantized(const Graph& graph, const Backend& backend);
 Graph fuse_int8_convolution(const Graph& graph);
 Graph fuse_pointwise(const Graph& graph, const Backend& backend);
 Graph fuse_sums(const Graph& graph, const Backend& backend);

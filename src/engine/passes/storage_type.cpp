@@ -43,9 +43,6 @@ class CastToStorageType {
   }
 
  private:
-  struct Wants {
-    bool reduced = false, f32 = false;
-  };
   struct Versions {
     Tensor f32, reduced;
   };
@@ -111,21 +108,16 @@ class CastToStorageType {
   void choose(const Node& node, const StorageRule& rule) {
     for (size_t i = 0; i < node.out.size(); ++i) {
       const ValueId out = node.out[i];
-      const Wants wants = wants_[out];
+      const StorageWants wants = wants_[out];
       const Storage storage = is_f32(out) ? rule.result(i) : Storage::kF32;
       const bool one = on_host_ && old_.value(out).type.shape.elements() == 1;
       const bool free = storage == Storage::kMoved || (storage == Storage::kAny && !one);
       is_reduced_[out] = storage == Storage::kReduced || (free && (wants.reduced || !wants.f32));
     }
-    for (size_t i = 0; i < node.in.size(); ++i) {
-      Wants& wants = wants_[node.in[i]];
-      Storage storage = rule.operand(i);  // rule_of() leaves no kCopied
-      if (storage == Storage::kAsResult) storage = is_reduced_[node.out[0]] ? Storage::kReduced : Storage::kF32;
-      wants.reduced |= storage == Storage::kReduced, wants.f32 |= storage == Storage::kF32;
-      if (storage != Storage::kMoved) continue;
-      // Each version of the result wants one of the operand.
-      for (const ValueId out : node.out) wants.reduced |= wants_[out].reduced, wants.f32 |= wants_[out].f32;
-    }
+    StorageRule chosen = rule;  // rule_of() leaves no kCopied
+    const Storage result = !node.out.empty() && is_reduced_[node.out[0]] ? Storage::kReduced : Storage::kF32;
+    std::ranges::replace(chosen.in, Storage::kAsResult, result);
+    add_wants(node, chosen, wants_);
   }
 
   void add(const Node& node, const StorageRule& rule) {
@@ -204,11 +196,11 @@ class CastToStorageType {
   const Backend& backend_;
   const bool on_host_;
   Rewriter rewriter_;
-  std::vector<StorageRule> rules_;  // by node
-  std::vector<bool> is_input_;      // by old value: of the graph, or moved from one
-  std::vector<Wants> wants_;        // by old value
-  std::vector<bool> is_reduced_;    // by old value: its producer writes the storage type
-  std::vector<Versions> made_;      // by old value
+  std::vector<StorageRule> rules_;   // by node
+  std::vector<bool> is_input_;       // by old value: of the graph, or moved from one
+  std::vector<StorageWants> wants_;  // by old value
+  std::vector<bool> is_reduced_;     // by old value: its producer writes the storage type
+  std::vector<Versions> made_;       // by old value
 };
 }  // namespace
 

@@ -92,7 +92,7 @@ struct OnnxAttribute {
   std::vector<float> floats = {};
   std::vector<int64_t> ints = {};
   std::vector<std::string> strings = {};
-  std::string reference = {};  // in a function: the call's attribute with the value
+  std::string reference = {};  // in a function: the node's attribute with the value
 };
 
 OnnxAttribute int_attribute(std::string name, int64_t value);
@@ -133,7 +133,7 @@ struct OnnxGraph {
   std::vector<OnnxValueInfo> inputs = {}, outputs = {};
 };
 
-// Nodes that replace a node of its name.
+// Nodes that replace a node of its name. Their attributes may refer to those of that node.
 struct OnnxFunction {
   std::string name, domain;
   std::vector<std::string> in = {}, out = {};
@@ -141,12 +141,16 @@ struct OnnxFunction {
   std::vector<OnnxNode> nodes = {};
 };
 
+// Writes functions' nodes where nodes of their names are, in graphs within nodes too. `fail` is called for functions
+// that contain themselves or stand for more than a million nodes.
+void expand_functions(OnnxGraph& graph, const std::vector<OnnxFunction>& functions,
+    const std::function<void(const std::string& problem)>& fail);
+
 struct OnnxModel {
   int64_t ir_version = 8;
   std::map<std::string, int64_t> opsets = {};  // by domain; "": ONNX's own operators
   std::string producer = {}, producer_version = {};
   OnnxGraph graph = {};
-  std::vector<OnnxFunction> functions = {};
   std::vector<std::shared_ptr<const MappedFile>> files = {};  // that tensors point into
 
   // To be called after a tensor was read: see MappedFile::drop_pages().

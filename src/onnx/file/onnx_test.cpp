@@ -124,6 +124,12 @@ TEST(Onnx, DamagedFilesAreRefused) {
   }
 }
 
+TEST(Onnx, NodesWithoutResultsAreRefused) {
+  OnnxModel model = small_model();
+  model.graph.nodes.push_back({.name = "idle", .op = "Shape", .in = {model.graph.nodes[0].out[0]}, .out = {}});
+  EXPECT_PRED2(has_text, problem_of(model), "node \"idle\" has no operator or no result");
+}
+
 // A model whose one tensor says it has these sizes, and has 12 bytes of data.
 std::string problem_of_sizes(const std::vector<int64_t>& dims) {
   ProtoWriter tensor, graph, model;

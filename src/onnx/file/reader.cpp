@@ -62,6 +62,7 @@ class Reader {
     OnnxModel model;
     model.ir_version = 0;
     bool has_graph = false;
+    std::vector<OnnxFunction> functions;
     for (ProtoReader fields(bytes, fail_); fields.next();) {
       if (fields.number() == 1) model.ir_version = fields.integer();
       if (fields.number() == 2) model.producer = fields.data();
@@ -72,11 +73,12 @@ class Reader {
         has_graph = true;
       }
       if (fields.number() == 8) opset(fields.data(), model.opsets);
-      if (fields.number() == 25) model.functions.push_back(function(fields.data()));
+      if (fields.number() == 25) functions.push_back(function(fields.data()));
     }
     if (!has_graph) fail("it has no graph");
     if (!model.opsets.contains("")) model.opsets[""] = 1;
-    check_graph(model.graph, {}, false);
+    expand_functions(model.graph, functions, fail_);
+    check_graph(model.graph, {});
     for (const auto& [location, file] : files_) model.files.push_back(file);
     return model;
   }
@@ -171,7 +173,7 @@ class Reader {
       if (fields.number() == 5) node.attributes.push_back(attribute(fields.data(), depth));
       if (fields.number() == 7) node.domain = fields.data() == "ai.onnx" ? "" : fields.data();
     }
-    if (node.op.empty()) fail("node ", shown(node.name), " has no operator");
+    if (node.op.empty() || node.out.empty()) fail("node ", shown(node.name), " has no operator or no result");
     return node;
   }
 
@@ -215,8 +217,6 @@ class Reader {
       if (fields.number() == 10) function.domain = fields.data() == "ai.onnx" ? "" : fields.data();
       if (fields.number() == 11) function.defaults.push_back(attribute(fields.data(), 0));
     }
-    const OnnxGraph body{.name = function.name, .nodes = function.nodes};
-    check_graph(body, {function.in.begin(), function.in.end()}, true);
     return function;
   }
 
@@ -310,7 +310,7 @@ class Reader {
   }
 
   // Every name is written once, and before it is read.
-  void check_graph(const OnnxGraph& graph, std::set<std::string> known, bool function) const {
+  void check_graph(const OnnxGraph& graph, std::set<std::string> known) const {
     const auto define = [&](const std::string& name, const std::string& by) {
       if (!name.empty() && !known.insert(name).second) fail("value ", shown(name), " is computed twice, by ", by);
     };
@@ -331,10 +331,9 @@ class Reader {
         if (!name.empty() && !known.contains(name))
           fail(who, " reads ", shown(name), ", which is not computed before it (nodes must be sorted)");
       for (const OnnxAttribute& attribute : node.attributes)
-        if (attribute.graph) check_graph(*attribute.graph, known, false);
+        if (attribute.graph) check_graph(*attribute.graph, known);
       for (const std::string& name : node.out) define(name, who);
     }
-    if (function) return;
     for (const OnnxValueInfo& output : graph.outputs)
       if (!known.contains(output.name)) fail("output ", shown(output.name), " is not computed");
   }

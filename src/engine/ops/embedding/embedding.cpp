@@ -42,7 +42,7 @@ std::vector<Tensor> gradient_of_sums(const GradientArgs& args) {
 void check_ids(const TensorView& ids, int64_t vocab_size, int64_t padding = -1) {
   for (const int32_t id : ids.numbers<int32_t>())
     if ((id < 0 || id >= vocab_size) && (padding < 0 || id != padding))
-      fail_user("token id ", id, " is outside the vocabulary of ", vocab_size);
+      fail_user("id ", id, " is outside of a table of ", vocab_size, " rows");
 }
 
 // The rows of a table on this rank: ids count from the first one.
