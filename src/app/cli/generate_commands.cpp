@@ -123,8 +123,10 @@ void interrupt(int) {
 
 class Chat {
  public:
-  explicit Chat(const ChatArguments& arguments)
-      : arguments_(arguments), model_(open_text_model(arguments.model, arguments)), system_(arguments.system) {
+  // `goes_on`: after a question that cannot be asked.
+  Chat(const ChatArguments& arguments, bool goes_on)
+      : arguments_(arguments), goes_on_(goes_on), model_(open_text_model(arguments.model, arguments)),
+        system_(arguments.system) {
     reset();
     add("user", "?");
     prepare();  // refuses a folder without a chat template before reading its weights
@@ -166,15 +168,20 @@ class Chat {
   void answer(const std::string& question) {
     const size_t before = messages_.size();
     add("user", question);
+    std::optional<TextJob> job;
     try {
-      add("assistant", write(prepare()));
+      job = prepare();
     } catch (const Error& error) {
       messages_.resize(before);
       if (error.kind() != ErrorKind::kUser) throw;
-      fail_user(error.what(), "; /reset begins a new conversation");
+      if (!goes_on_) fail_user(error.what(), "; /reset begins a new conversation");
+      std::fprintf(stderr, "linnet: %s; /reset begins a new conversation\n", error.what());
+      return;
     }
+    add("assistant", write(*job));
   }
 
+  // An error ends the command: the engine has the request then, and its listener's row is gone.
   std::string write(const TextJob& job) {
     Engine& engine = model_->engine();
     WrittenRow row(job);
@@ -194,6 +201,7 @@ class Chat {
   }
 
   const ChatArguments arguments_;
+  const bool goes_on_;
   const std::unique_ptr<TextModel> model_;
   std::string system_;
   Json messages_;
@@ -202,8 +210,8 @@ class Chat {
 
 int chat(const ChatArguments& arguments) {
   force_isa(arguments.isa);
-  Chat conversation(arguments);
   const bool terminal = isatty(STDIN_FILENO);
+  Chat conversation(arguments, terminal);
   if (terminal) std::fprintf(stderr, "%s\n", kCommands);
   std::signal(SIGINT, interrupt);  // not earlier: during loading Ctrl-C ends the program
   InputLines input(/*asks=*/true);
@@ -213,13 +221,7 @@ int chat(const ChatArguments& arguments) {
     const bool goes_on = input.next_text(line);
     asking = false;
     if (!goes_on && terminal) std::fputc('\n', stderr);
-    if (!goes_on) return 0;
-    try {
-      if (!conversation.take(line)) return 0;
-    } catch (const Error& error) {
-      if (!terminal || error.kind() != ErrorKind::kUser) throw;
-      std::fprintf(stderr, "linnet: %s\n", error.what());
-    }
+    if (!goes_on || !conversation.take(line)) return 0;
   }
 }
 
