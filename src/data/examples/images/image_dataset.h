@@ -76,7 +76,8 @@ ImageDataset split_off(ImageDataset& dataset, int64_t count);
 // Moves the images with taken[i] out. Both parts keep the order.
 ImageDataset take_images(ImageDataset& dataset, const std::vector<bool>& taken);
 
-// Names of the folders in `directory`, sorted by bytes, without hidden ones.
+// Names of the folders in `directory`, sorted by bytes, without hidden ones. Here and below it, links to folders are
+// followed, except to one that the search is in or to its parents.
 std::vector<std::string> list_folders(const std::string& directory);
 
 // How images get one size.

@@ -36,28 +36,46 @@ std::string foreign_image_ending(const std::string& path) {
   return contains(kEndings, ending) ? ending : "";
 }
 
-std::vector<std::string> list(const std::string& directory, bool folders) {
+// Whether a link leads to one of these folders or above it, where a search would find itself again.
+bool leads_back(const fs::path& link, std::span<const fs::path> way) {
+  std::error_code gone;
+  const fs::path target = fs::canonical(link, gone);
+  return std::ranges::any_of(way, [&](const fs::path& folder) {
+    const fs::path rest = folder.lexically_relative(target);
+    return !rest.empty() && *rest.begin() != "..";
+  });
+}
+
+// Names of the files or folders in a folder, sorted, without hidden ones and links that lead back.
+std::vector<std::string> list(const std::string& directory, bool folders, std::span<const fs::path> way = {}) {
   std::vector<std::string> names;
-  std::error_code error;
+  std::error_code error, broken;
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
-    if (name.starts_with('.') || it->is_directory() != folders) continue;
-    if (folders || has_image_name(name)) names.push_back(name);
+    if (name.starts_with('.') || it->is_directory(broken) != folders) continue;
+    if (!it->is_symlink(broken) || !leads_back(it->path(), way)) names.push_back(name);
   }
   if (error) fail_user("cannot read the folder '", directory, "': ", error.message());
   std::ranges::sort(names);
   return names;
 }
 
+// The files in a folder, then those of the folders in it. `way`: the folders that led to it.
+void for_each_file_below(
+    const std::string& directory, FunctionRef<void(const std::string& path)> use, std::vector<fs::path> way = {}) {
+  std::error_code missing;  // list() says so
+  way.push_back(fs::canonical(directory, missing));
+  for (const std::string& name : list(directory, false)) use(directory + "/" + name);
+  for (const std::string& name : list(directory, true, way)) for_each_file_below(directory + "/" + name, use, way);
+}
+
 // Counts of skipped images by ending.
 using ForeignImages = std::map<std::string, int64_t>;
 
 void count_foreign_below(const std::string& directory, ForeignImages& counts) {
-  std::error_code ignored;
-  for (fs::directory_iterator it(directory, ignored), end; !ignored && it != end; it.increment(ignored))
-    if (const std::string ending = foreign_image_ending(it->path().filename().string()); !ending.empty())
-      ++counts[ending];
-  for (const std::string& folder : list(directory, true)) count_foreign_below(directory + "/" + folder, counts);
+  for_each_file_below(directory, [&](const std::string& path) {
+    if (const std::string ending = foreign_image_ending(path); !ending.empty()) ++counts[ending];
+  });
 }
 
 std::string text_of(const ForeignImages& counts) {
@@ -80,7 +98,7 @@ std::vector<std::string> list_images(
     const std::string& directory, const std::vector<std::string>& class_names, std::vector<int32_t>& labels) {
   std::vector<std::string> files;
   ForeignImages foreign;
-  for (const std::string& name : list(directory, true)) {
+  for (const std::string& name : list_folders(directory)) {
     const auto found = std::ranges::find(class_names, name);
     const std::string folder = directory + "/" + name;
     if (found == class_names.end()) fail_user("'", folder, "': the training images have no class '", name, "'");
@@ -226,17 +244,23 @@ ImageSplits load_parts(const std::string& directory, const ImageLoading& loading
 }  // namespace
 
 std::vector<std::string> find_images(const std::string& directory) {
-  auto paths = mapped(list(directory, false), [&](const std::string& name) { return directory + "/" + name; });
-  for (const std::string& folder : list_folders(directory))
-    std::ranges::move(find_images(directory + "/" + folder), std::back_inserter(paths));
+  std::vector<std::string> paths;
+  for_each_file_below(directory, [&](const std::string& path) {
+    if (has_image_name(path)) paths.push_back(path);
+  });
   return paths;
 }
 
-std::vector<std::string> list_folders(const std::string& directory) { return list(directory, true); }
+std::vector<std::string> list_folders(const std::string& directory) {
+  std::error_code missing;
+  const fs::path here = fs::canonical(directory, missing);
+  return list(directory, true, std::span(&here, 1));
+}
 
 bool has_class_folders(const std::string& directory) {
   const std::string train = directory + "/train";
-  if (fs::is_directory(train) && list(train, false).empty()) return false;  // a part, which has folders of classes
+  if (fs::is_directory(train) && std::ranges::none_of(list(train, false), has_image_name))
+    return false;  // a part, which has folders of classes
   return std::ranges::any_of(
       list_folders(directory), [&](const std::string& name) { return !find_images(directory + "/" + name).empty(); });
 }
