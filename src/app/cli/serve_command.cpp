@@ -22,14 +22,12 @@ class PredictedSpans : public SpanModel {
       : predictor_(open_predictor(folder, {options}, kRows)) {}
   bool takes_questions() const override { return predictor_->takes_pairs(); }
   std::vector<Json> find(const std::vector<std::string>& texts, int64_t top) override {
-    const std::lock_guard lock(mutex_);
     return mapped(predictor_->answer(texts, std::min(top, predictor_->choices())),
         [](Answer& answer) { return std::move(answer.json); });
   }
 
  private:
   static constexpr int64_t kRows = 8;  // texts computed at once
-  std::mutex mutex_;
   std::unique_ptr<Predictor> predictor_;
 };
 

@@ -145,6 +145,7 @@ struct ServedModel {
   std::string name;
   int64_t created = 0;  // loading time, seconds since 1970
   std::unique_ptr<LoadedModel> resident;
+  std::optional<RequestThreads> span_thread = {};  // computes spans, for which the threads of requests must not wait
 };
 
 class Service : public HttpHandler {
@@ -190,6 +191,7 @@ class Service : public HttpHandler {
   std::optional<ApiError> foreign(const HttpRequest& head) const;
   std::string client_of(const HttpRequest& request) const;
   void answer(HttpRequest& request, const Exchange& exchange);
+  static void answer_errors(const Exchange& exchange, FunctionRef<void()> call);  // that `call` throws
   void write_text(TextCall call, const Call& from);
   void translate(InputCall call, const Call& from);
   void embed(InputCall call, bool openai, const Call& from);

@@ -195,8 +195,13 @@ void Service::find_spans(InputCall call, const Call& from) {
                        : "the model answers questions: each input is {\"question\": ..., \"context\": ...}");
     texts.push_back(has_question ? with_tab(call.texts[i], *call.pairs[i]) : call.texts[i]);
   }
-  const std::vector<Json> found = checked(422, "inputs", [&] { return finder.find(texts, call.top.value_or(1)); });
-  from.to->respond({.body = format_spans(found, call.is_list) + "\n"});
+  model->span_thread->run(
+      from.client, [&finder, to = from.to, texts, top = call.top.value_or(1), is_list = call.is_list] {
+        answer_errors(to, [&] {
+          const std::vector<Json> found = checked(422, "inputs", [&] { return finder.find(texts, top); });
+          to->respond({.body = format_spans(found, is_list) + "\n"});
+        });
+      });
 }
 
 TextEvents TextAnswer::events(int64_t first_choice, int64_t prompt_tokens, const std::string& echo) {
