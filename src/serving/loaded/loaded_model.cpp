@@ -238,14 +238,7 @@ class Batch {
 
   TextRequest read(const std::string& line, const std::string& where) const {
     if (!options_.json) return {.prompt = line, .options = options_.text, .where = where};
-    if (model_.kind == ModelKind::kLanguage) return parse_text_request(line, options_.text, where);
-    // For other models "text" has what parse_text_request() calls a prompt.
-    const Json json = Json::parse(line, where + ":", JsonLimits::request().with_unique_keys());
-    if (!json.is_object()) fail_user(where, ": not a JSON object");
-    if (!json.contains("text") || !json["text"].is_string()) fail_user(where, ": needs \"text\"");
-    Json renamed;
-    for (const auto& [key, value] : json.items()) renamed[key == "text" ? "prompt" : key] = value;
-    return parse_text_request(renamed.dump(), options_.text, where);
+    return parse_text_request(line, options_.text, where, model_.kind == ModelKind::kLanguage ? nullptr : "text");
   }
 
   void begin(const std::string& line, const std::string& where) {
@@ -254,7 +247,7 @@ class Batch {
     Item item{read(line, where), requests_ - 1};
     if (model_.rows) return compute_row(std::move(item));
     const bool translates = model_.kind == ModelKind::kTranslation;
-    if (translates && trimmed(item.request.prompt).empty() && !item.request.has_tokens) {
+    if (translates && trimmed(item.request.prompt).empty()) {
       item.written.emplace();  // without the model
       keep(std::move(item));
       return;
