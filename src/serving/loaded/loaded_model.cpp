@@ -51,13 +51,10 @@ namespace fs = std::filesystem;
 
 // Whether a file only records a training run, or holds the weights.
 bool is_left_out(const std::string& name) {
-  for (const char* record : {"metrics.jsonl", "samples.jsonl", "data.json", "memory.json", "system.json",
-           "trainer_state.json", "training_args.bin"})
-    if (name == record) return true;
   for (const char* ending : {".safetensors", ".index.json", ".bin", ".h5", ".msgpack", ".onnx", ".ot", ".pt", ".pth",
-           ".gguf", ".html", ".linnet", ".tmp", ".png", ".tables"})
+           ".gguf", ".html", ".linnet", ".png", ".tables"})
     if (name.ends_with(ending)) return true;
-  return name.starts_with(".") || name.starts_with("events.out.") || name.starts_with("README");
+  return is_training_record(name) || name == "trainer_state.json" || name.starts_with("README");
 }
 
 // Subfolders of the model: tokenizers, a run's initial configuration, parts of a sentence-transformers folder.

@@ -129,7 +129,9 @@ std::vector<std::vector<double>> sum_of(std::span<const KeptCheckpoint> checkpoi
     sums.resize(first.entries().size());
     for (size_t i = 0; i < sums.size(); ++i) {
       const SafetensorsEntry &expected = first.entries()[i], &entry = file.at(expected.name);
-      if (entry.type != expected.type) fail_user(file.path(), ": tensor ", entry.name, " is ", entry.type.text());
+      if (entry.type != expected.type || entry.dtype != FileDType::kF32)
+        fail_user("'", file.path(), "': tensor ", entry.name, " is ", entry.form_name(), entry.type.shape.text(),
+            "; checkpoints of a run have F32", expected.type.shape.text());
       sums[i].resize(entry.type.shape.elements());
       const auto* values = reinterpret_cast<const float*>(entry.data);
       for (size_t k = 0; k < sums[i].size(); ++k) sums[i][k] += values[k];
@@ -143,10 +145,8 @@ std::vector<std::vector<double>> sum_of(std::span<const KeptCheckpoint> checkpoi
 void copy_assets(const std::string& run, const std::string& out) {
   for (const auto& entry : fs::directory_iterator(run)) {
     const std::string name = entry.path().filename();
-    if (name == "model.safetensors" || name == "training_state.safetensors" || name == "metrics.jsonl" ||
-        name == "checkpoints" || name == ".lock" || name.ends_with(".tmp"))
-      continue;
-    fs::copy(entry.path(), out + "/" + name, fs::copy_options::recursive);
+    if (name != "model.safetensors" && !is_training_record(name))
+      fs::copy(entry.path(), out + "/" + name, fs::copy_options::recursive);
   }
 }
 }  // namespace

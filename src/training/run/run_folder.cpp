@@ -14,6 +14,12 @@ void for_each_file(
   }
 }
 
+bool is_training_record(std::string_view name) {
+  constexpr std::string_view kRecords[] = {"training_state.safetensors", "checkpoints", "metrics.jsonl",
+      "samples.jsonl", "data.json", "memory.json", "system.json", "classes.json", "profile", "anomaly.safetensors"};
+  return contains(kRecords, name) || name.starts_with("events.out.") || name.ends_with(".tmp") || name.starts_with(".");
+}
+
 Config RunFolder::load_config() const {
   if (!file_exists(path_)) fail_user("there is no run folder '", path_, "'", missing_model_hint(path_));
   if (!has_config())

@@ -23,6 +23,9 @@ namespace linnet {
 // Calls use(path, bytes) for each file below a folder, as far as they can be read; other processes may remove some.
 void for_each_file(const std::string& folder, FunctionRef<void(const std::filesystem::path& path, uint64_t bytes)> use);
 
+// Whether a file or folder of a run, by its name, records or resumes its training. Others make up the model.
+bool is_training_record(std::string_view name);
+
 class RunFolder {
  public:
   explicit RunFolder(std::string path) : path_(std::move(path)) {}
