@@ -49,12 +49,12 @@ int serve(ServeArguments& arguments) {
   force_isa(arguments.isa);
   arguments.limits.body_bytes = static_cast<uint64_t>(arguments.body_megabytes) << 20;
   arguments.service.log_requests = !arguments.quiet;
-  // Models end before the server, through which their threads answer.
   arguments.service.resident.open_spans = [](const std::string& folder, const LoadedModelOptions& resident) {
     return std::make_unique<PredictedSpans>(folder, resident);
   };
-  auto service = std::make_unique<Service>(arguments.service);
-  HttpServer server(*service, arguments.host, arguments.port, arguments.limits);
+  auto loaded = std::make_unique<Service>(arguments.service);
+  HttpServer server(*loaded, arguments.host, arguments.port, arguments.limits);
+  std::unique_ptr<Service> service = std::move(loaded);  // ends before the server, through which its threads answer
   service->count_connections([&] { return server.connections(); });
   const bool is_ipv6 = arguments.host.find(':') != std::string::npos;
   const std::string host = is_ipv6 ? "[" + arguments.host + "]" : arguments.host;
@@ -69,12 +69,7 @@ int serve(ServeArguments& arguments) {
   }
   if (!server.is_loopback() && arguments.service.api_key_file.empty())
     log_warning("anyone who reaches " + host + " may use the models: --api-key-file FILE asks for a key");
-  try {
-    server.run([&] { service->reload(); });
-  } catch (...) {
-    service.reset();
-    throw;
-  }
+  server.run([&] { service->reload(); });
   service.reset();
   log_info("all requests are answered");
   return 0;
