@@ -105,7 +105,6 @@ int generate(GenerateArguments& arguments) {
 constexpr const char* kCommands =
     "/reset forgets the conversation, /system TEXT does so and sets the system message, /quit ends; Ctrl-C stops an "
     "answer";
-constexpr char kPrompt[] = "> ";
 
 struct ChatArguments : TextGenerationOptions {
   std::string model, isa = "auto", system;
@@ -216,7 +215,7 @@ int chat(const ChatArguments& arguments) {
   std::signal(SIGINT, interrupt);  // not earlier: during loading Ctrl-C ends the program
   InputLines input(/*asks=*/true);
   for (std::string line;;) {
-    if (terminal) std::fputs(kPrompt, stderr);
+    if (terminal) std::fputs("> ", stderr);
     asking = terminal;
     const bool goes_on = input.next_text(line);
     asking = false;

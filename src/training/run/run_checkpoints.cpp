@@ -140,15 +140,6 @@ std::vector<std::vector<double>> sum_of(std::span<const KeptCheckpoint> checkpoi
   }
   return sums;
 }
-
-// Copies all but the weights and what belongs to the other run's training.
-void copy_assets(const std::string& run, const std::string& out) {
-  for (const auto& entry : fs::directory_iterator(run)) {
-    const std::string name = entry.path().filename();
-    if (name != "model.safetensors" && !is_training_record(name))
-      fs::copy(entry.path(), out + "/" + name, fs::copy_options::recursive);
-  }
-}
 }  // namespace
 
 void load_run_weights(TrainingState& states, const RunFolder& from) {
@@ -277,15 +268,13 @@ void average_checkpoints(const std::string& run, int64_t count, const std::strin
   std::vector<std::vector<float>> means;
   std::vector<SafetensorsTensor> tensors;
   for (size_t i = 0; i < sums.size(); ++i) {
-    std::vector<float>& mean = means.emplace_back();
-    for (const double sum : sums[i]) mean.push_back(static_cast<float>(sum / static_cast<double>(count)));
-    tensors.push_back({first.entries()[i].name, first.entries()[i].type, mean.data()});
+    means.push_back(mapped(sums[i], [&](double sum) { return static_cast<float>(sum / static_cast<double>(count)); }));
+    tensors.push_back({first.entries()[i].name, first.entries()[i].type, means[i].data()});
   }
   SafetensorsMetadata metadata = last.metadata();
   metadata["averaged"] = std::to_string(count);
   if (metadata.contains(kFrozenKey)) metadata[kFrozenKey] = kFrozenFile;
-  const OutputFolder made(out);
-  copy_assets(run, out);
+  copy_without_records(run, out, "model.safetensors");
   save_safetensors(RunFolder(out).model_path(), tensors, metadata);
 }
 

@@ -308,8 +308,7 @@ std::string sweep_table(const Sweep& sweep) {
   std::string table;
   for (const auto& row : rows) {
     for (size_t i = 0; i < row.size(); ++i)
-      table +=
-          row[i] + (i + 1 < row.size() ? std::string(widths[i] - std::min(widths[i], row[i].size()) + 2, ' ') : "");
+      table += i + 1 < row.size() ? fmt::format("{:{}}  ", row[i], widths[i]) : row[i];
     table += "\n";
   }
   return table;
