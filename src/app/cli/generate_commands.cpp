@@ -122,10 +122,8 @@ void interrupt(int) {
 
 class Chat {
  public:
-  // `goes_on`: after a question that cannot be asked.
-  Chat(const ChatArguments& arguments, bool goes_on)
-      : arguments_(arguments), goes_on_(goes_on), model_(open_text_model(arguments.model, arguments)),
-        system_(arguments.system) {
+  explicit Chat(const ChatArguments& arguments)
+      : arguments_(arguments), model_(open_text_model(arguments.model, arguments)), system_(arguments.system) {
     reset();
     add("user", "?");
     prepare();  // refuses a folder without a chat template before reading its weights
@@ -173,7 +171,7 @@ class Chat {
     } catch (const Error& error) {
       messages_.resize(before);
       if (error.kind() != ErrorKind::kUser) throw;
-      if (!goes_on_) fail_user(error.what(), "; /reset begins a new conversation");
+      if (!isatty(STDIN_FILENO)) fail_user(error.what(), "; /reset begins a new conversation");
       std::fprintf(stderr, "linnet: %s; /reset begins a new conversation\n", error.what());
       return;
     }
@@ -200,7 +198,6 @@ class Chat {
   }
 
   const ChatArguments arguments_;
-  const bool goes_on_;
   const std::unique_ptr<TextModel> model_;
   std::string system_;
   Json messages_;
@@ -209,8 +206,8 @@ class Chat {
 
 int chat(const ChatArguments& arguments) {
   force_isa(arguments.isa);
+  Chat conversation(arguments);
   const bool terminal = isatty(STDIN_FILENO);
-  Chat conversation(arguments, terminal);
   if (terminal) std::fprintf(stderr, "%s\n", kCommands);
   std::signal(SIGINT, interrupt);  // not earlier: during loading Ctrl-C ends the program
   InputLines input(/*asks=*/true);

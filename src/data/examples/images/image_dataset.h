@@ -99,10 +99,8 @@ ImageDataset read_image_files(const std::vector<std::string>& paths, const Image
 
 // Whether folders in it hold images, directly or in folders below. Not so where they are parts: train/, test/, ...
 bool has_class_folders(const std::string& directory);
-// The images in a folder and all folders below it, sorted.
-std::vector<std::string> find_images(const std::string& directory);
-// Warns of images that find_images() skips because of their format, with counts; `read`: the number of the others.
-void warn_of_foreign_images(const std::string& directory, size_t read);
+// The images in a folder and all folders below it, sorted. `warn`: of images that are skipped because of their format.
+std::vector<std::string> find_images(const std::string& directory, bool warn = false);
 
 void make_color(ImageDataset& dataset);  // turns one channel into three equal ones; 3 stay 3
 

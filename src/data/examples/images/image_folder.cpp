@@ -46,10 +46,11 @@ bool leads_back(const fs::path& link, std::span<const fs::path> way) {
   });
 }
 
-// Names of the files or folders in a folder, sorted, without hidden ones and links that lead back.
-std::vector<std::string> list(const std::string& directory, bool folders, std::span<const fs::path> way = {}) {
+// Names of the files or folders in a folder, sorted, without hidden ones and links that lead back to it or to `way`.
+std::vector<std::string> list(const std::string& directory, bool folders, std::vector<fs::path> way = {}) {
   std::vector<std::string> names;
   std::error_code error, broken;
+  way.push_back(fs::canonical(directory, broken));
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
     if (name.starts_with('.') || it->is_directory(broken) != folders) continue;
@@ -63,19 +64,22 @@ std::vector<std::string> list(const std::string& directory, bool folders, std::s
 // The files in a folder, then those of the folders in it. `way`: the folders that led to it.
 void for_each_file_below(
     const std::string& directory, FunctionRef<void(const std::string& path)> use, std::vector<fs::path> way = {}) {
-  std::error_code missing;  // list() says so
-  way.push_back(fs::canonical(directory, missing));
   for (const std::string& name : list(directory, false)) use(directory + "/" + name);
-  for (const std::string& name : list(directory, true, way)) for_each_file_below(directory + "/" + name, use, way);
+  const std::vector<std::string> folders = list(directory, true, way);
+  way.push_back(fs::canonical(directory));
+  for (const std::string& name : folders) for_each_file_below(directory + "/" + name, use, way);
 }
 
 // Counts of skipped images by ending.
 using ForeignImages = std::map<std::string, int64_t>;
 
-void count_foreign_below(const std::string& directory, ForeignImages& counts) {
+std::vector<std::string> images_below(const std::string& directory, ForeignImages& foreign) {
+  std::vector<std::string> paths;
   for_each_file_below(directory, [&](const std::string& path) {
-    if (const std::string ending = foreign_image_ending(path); !ending.empty()) ++counts[ending];
+    if (has_image_name(path)) paths.push_back(path);
+    else if (const std::string ending = foreign_image_ending(path); !ending.empty()) ++foreign[ending];
   });
+  return paths;
 }
 
 std::string text_of(const ForeignImages& counts) {
@@ -102,8 +106,7 @@ std::vector<std::string> list_images(
     const auto found = std::ranges::find(class_names, name);
     const std::string folder = directory + "/" + name;
     if (found == class_names.end()) fail_user("'", folder, "': the training images have no class '", name, "'");
-    const std::vector<std::string> images = find_images(folder);
-    count_foreign_below(folder, foreign);
+    const std::vector<std::string> images = images_below(folder, foreign);
     if (images.empty())
       fail_user("'", folder, "' holds no images (.png, .jpg, .jpeg, .bmp)",
           foreign.empty() ? "" : "; left out are " + text_of(foreign));
@@ -243,19 +246,14 @@ ImageSplits load_parts(const std::string& directory, const ImageLoading& loading
 }
 }  // namespace
 
-std::vector<std::string> find_images(const std::string& directory) {
-  std::vector<std::string> paths;
-  for_each_file_below(directory, [&](const std::string& path) {
-    if (has_image_name(path)) paths.push_back(path);
-  });
+std::vector<std::string> find_images(const std::string& directory, bool warn) {
+  ForeignImages foreign;
+  const std::vector<std::string> paths = images_below(directory, foreign);
+  if (warn && !paths.empty()) warn_of(foreign, directory, paths.size());
   return paths;
 }
 
-std::vector<std::string> list_folders(const std::string& directory) {
-  std::error_code missing;
-  const fs::path here = fs::canonical(directory, missing);
-  return list(directory, true, std::span(&here, 1));
-}
+std::vector<std::string> list_folders(const std::string& directory) { return list(directory, true); }
 
 bool has_class_folders(const std::string& directory) {
   const std::string train = directory + "/train";
@@ -263,12 +261,6 @@ bool has_class_folders(const std::string& directory) {
     return false;  // a part, which has folders of classes
   return std::ranges::any_of(
       list_folders(directory), [&](const std::string& name) { return !find_images(directory + "/" + name).empty(); });
-}
-
-void warn_of_foreign_images(const std::string& directory, size_t read) {
-  ForeignImages foreign;
-  count_foreign_below(directory, foreign);
-  warn_of(foreign, directory, read);
 }
 
 ImageDataset read_image_folder(
