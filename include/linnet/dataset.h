@@ -77,12 +77,13 @@ class Dataset {
   // "labels" i32, the number of the class folder in sorted order. `size` 0: as they are, all alike.
   static Dataset image_folder(const std::string& folder, int64_t size = 0);
   // A text as token ids, cut into chunks: fields "tokens" and "targets" i32 [length], where targets are the tokens one
-  // further on.
+  // further on. Text files are UTF-8, plain or gzip; their problems are Error(kUser).
   static Dataset text(const std::string& path, const PretrainedTokenizer& tokenizer, int64_t length);
   // The same of ids that the program has.
   static Dataset chunks(const std::vector<int32_t>& ids, int64_t length);
   // Lines "label<TAB>text" or "text<TAB>label": `label_column` and `text_column` count from 0. Fields "tokens" (a
-  // sequence) and "labels" i32, which are the numbers in the file.
+  // sequence) and "labels" i32, which are the numbers in the file. Blank lines are skipped; one without these columns
+  // is an Error(kUser).
   static Dataset tsv(const std::string& path, const PretrainedTokenizer& tokenizer, int64_t text_column,
       int64_t label_column, bool header, int64_t max_length);
 

@@ -62,9 +62,8 @@ class Dataset:
         """Adds a field: an array [samples, ...], or a list of lists of ids, whose batches are int32 [rows, length]
         padded with 0, with `name`_length int32 [rows] beside it."""
         if _is_ragged(values):
-            call(self._core.add_sequences, name=name, sequences=_ids(values))
-        else:
-            call(self._core.add, name=name, values=values, dtype=dtype)
+            return self.add_sequences(name, values)
+        call(self._core.add, name=name, values=values, dtype=dtype)
         return self
 
     def add_sequences(self, name: str, sequences: typing.Sequence[typing.Sequence[int]]) -> Dataset:
@@ -212,8 +211,7 @@ class Loader:
         return f"linnet.Loader({len(self)} batches, next: epoch {self.position[0]}, batch {self.position[1]})"
 
     def __iter__(self) -> typing.Iterator[Batch]:
-        epoch, begin = self.position
-        for _ in range(len(self) - begin):
+        for _ in range(len(self) - self.position[1]):
             yield self.next()
 
     @property

@@ -2,9 +2,11 @@
 
 import copy
 import gc
+import gzip
 import json
 import locale
 import os
+import pathlib
 import pickle
 import re
 import signal
@@ -403,6 +405,27 @@ def test_datasets() -> None:
     assert made[3]["x"].tolist() == [3, 9]
     with pytest.raises(ln.UserError, match="mine"):
         list(ln.Loader(ln.Dataset.from_function(5, {"x": ("float32", (1,))}, broken), batch=1))
+
+
+def test_datasets_of_files(bert: str, tmp_path: pathlib.Path) -> None:
+    plain, packed = tmp_path / "a.tsv", tmp_path / "a.tsv.gz"
+    plain.write_bytes(b"1\tgood film\n0\tbad\n")
+    packed.write_bytes(gzip.compress(b"\xef\xbb\xbf1\tgood film\r\n\r\n0\tbad\r\n"))
+    read = [ln.Dataset.tsv(str(path), bert, 1, 0)[:] for path in (plain, packed)]
+    assert [int(row["labels"]) for row in read[1]] == [1, 0]
+    assert [row["tokens"].tolist() for row in read[0]] == [row["tokens"].tolist() for row in read[1]]
+    with pytest.raises(ln.UserError, match=r"a.tsv:1: text_column = 7 is not there: the line has 2 columns"):
+        ln.Dataset.tsv(str(plain), bert, text_column=7, label_column=0)
+    text = tmp_path / "text.gz"
+    text.write_bytes(gzip.compress(b"good film " * 20))
+    assert ln.Dataset.text(str(text), bert, 4)[8]["tokens"].tolist() == [5, 7, 5, 7]
+    plain.write_bytes(b"1\tgood\n0\tcaf\xe9\n")
+    with pytest.raises(ln.UserError, match="a.tsv:2: invalid UTF-8 at byte 6"):
+        ln.Dataset.tsv(str(plain), bert, 1, 0)
+    with pytest.raises(ln.UserError, match="it is a directory, a text file is needed"):
+        ln.Dataset.tsv(str(tmp_path), bert)
+    with pytest.raises(ln.UserError, match="it is a directory, a text file is needed"):
+        ln.Dataset.text(str(tmp_path), bert, 4)
 
 
 def broken(index: int) -> dict[str, typing.Any]:

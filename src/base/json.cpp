@@ -124,11 +124,8 @@ Json::Members::Members(const Members& other) : object_(new Object(*other)) {}
 Json::Members::~Members() { delete object_; }
 bool Json::Members::operator==(const Members& other) const { return *object_ == *other; }
 
-size_t Json::Object::position(std::string_view key, size_t* compared) const {
-  const auto is_at = [&](size_t i) {
-    if (compared) ++*compared;
-    return members[i].key == key;
-  };
+size_t Json::Object::position(std::string_view key) const {
+  const auto is_at = [&](size_t i) { return members[i].key == key; };
   if (slots.empty()) {
     for (size_t i = 0; i < members.size(); ++i)
       if (is_at(i)) return i;
@@ -269,12 +266,6 @@ void Json::update(Json other) {
 const std::vector<Json::Member>& Json::items() const { return members().members; }
 std::vector<Json::Member>& Json::items() { return members().members; }
 
-size_t Json::probes(std::string_view key) const {
-  size_t compared = 0;
-  if (is_object()) members().position(key, &compared);
-  return compared;
-}
-
 const Json::List& Json::elements() const {
   static const List none;
   return is_array() ? std::get<List>(value_) : none;
@@ -342,7 +333,7 @@ class JsonBuilder {
   bool end_array() { return close(); }
   bool key(std::string& key) {
     Json::Object& object = open_.back()->members();
-    const size_t found = object.position(key, limits_.steps);
+    const size_t found = object.position(key);
     if (found == Json::Object::kNone) {
       slot_ = &object.add(std::move(key), {});
     } else {
@@ -364,7 +355,6 @@ class JsonBuilder {
 
   Json* insert(Json value) {
     if (++values_ > limits_.values) throw JsonError("has more than " + std::to_string(limits_.values) + " values");
-    if (limits_.steps) ++*limits_.steps;
     if (open_.empty()) return &(root_ = std::move(value));
     if (open_.back()->is_object()) return &(*slot_ = std::move(value));
     Json::List& list = std::get<Json::List>(open_.back()->value_);

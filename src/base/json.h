@@ -31,9 +31,8 @@ struct JsonLimits {
   int depth;                        // of lists and objects within each other
   size_t values;                    // in all; each key has one
   bool refuses_duplicates = false;  // else the last of two equal keys counts, at the place of the first
-  size_t* steps = nullptr;          // if set, counts values made and keys compared: tests see that reading is linear
 
-  constexpr JsonLimits with_unique_keys() const { return {bytes, depth, values, true, steps}; }
+  constexpr JsonLimits with_unique_keys() const { return {bytes, depth, values, true}; }
   static constexpr JsonLimits request() { return {size_t{64} << 20, 64, 100'000}; }     // of strangers
   static constexpr JsonLimits settings() { return {size_t{64} << 20, 64, 2'000'000}; }  // config.json
   static constexpr JsonLimits tables() { return {size_t{1} << 30, 100, 50'000'000}; }   // tokenizer.json, headers
@@ -109,8 +108,7 @@ class Json {
   void erase(std::string_view key);  // linear
   void update(Json other);           // sets all members of `other`
   const std::vector<Member>& items() const;
-  std::vector<Member>& items();               // whose keys must stay
-  size_t probes(std::string_view key) const;  // keys that find() compares
+  std::vector<Member>& items();  // whose keys must stay
 
   // For lists. Other values have no elements.
   const Json* begin() const { return elements().data(); }
@@ -180,10 +178,9 @@ struct Json::Member {
 struct Json::Object {
   static constexpr size_t kNone = SIZE_MAX;
 
-  // The index of the member with this key, or kNone. `compared` receives the number of keys compared.
-  size_t position(std::string_view key, size_t* compared = nullptr) const;
-  Json& add(std::string key, Json value);  // a key that is not there yet
-  void index();                            // anew, after members have moved
+  size_t position(std::string_view key) const;  // of the member with this key, or kNone
+  Json& add(std::string key, Json value);       // a key that is not there yet
+  void index();                                 // anew, after members have moved
   bool operator==(const Object& other) const;
 
   std::vector<Member> members = {};

@@ -224,6 +224,8 @@ void save_gguf(const std::string& path, const std::vector<std::pair<std::string,
       const int64_t count = std::min(kPiece, total - first);
       values.resize(count);
       tensor.fill(first, count, values.data());
+      if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); }))
+        fail_user("'", path, "' cannot be written: tensor ", tensor.name, " holds values that are not finite");
       piece.resize(static_cast<size_t>(count / tensor.blocks->elements) * tensor.blocks->bytes);
       write_gguf(*tensor.blocks, values.data(), count, piece.data());
       file.write(piece.data(), piece.size());

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include "error_of.h"
 #include "formats/safetensors.h"
 #include "temporary_folder.h"
@@ -79,6 +80,19 @@ TEST(GgufFile, IsReadAsItWasWritten) {
     }
   }
   EXPECT_EQ(file.at("odd").text(), "F16[3]");
+}
+
+TEST(GgufFile, ValuesThatAreNotFiniteAreRefused) {
+  const testing::TemporaryFolder folder;
+  for (const float bad : {INFINITY, -INFINITY, NAN})
+    for (const char* type : {"Q8_0", "Q4_0"}) {
+      const auto fill = [&](int64_t, int64_t count, float* out) { std::fill_n(out, count, 1.0F), out[40] = bad; };
+      const std::string path = folder / "a.gguf";
+      const std::vector<GgufSource> sources{{"w", find_gguf_blocks(type), {2, 32}, fill}};
+      EXPECT_PRED2(
+          has_text, error_of([&] { save_gguf(path, {}, sources); }), "tensor w holds values that are not finite");
+      EXPECT_FALSE(std::filesystem::exists(path));
+    }
 }
 
 TEST(GgufFile, ReadsWhatItCanOfOtherTypesOfKeys) {

@@ -93,35 +93,6 @@ void check_examples(const CalibrationRequest& request, int64_t count) {
         kFewestExamples, ", and some hundreds are better");
 }
 
-// Whether a file only records a training run, or resumes it.
-bool is_record(const fs::path& path) {
-  const std::string name = path.filename().string();
-  constexpr std::string_view kRecords[] = {
-      "training_state.safetensors", "metrics.jsonl", "samples.jsonl", "anomaly.safetensors", "profile", "checkpoints"};
-  return contains(kRecords, name) || name.starts_with("events.out.") || name.ends_with(".tmp") || name.starts_with(".");
-}
-
-// Leaves nothing if it fails.
-void copy_model(const std::string& from, const std::string& to) {
-  std::vector<fs::path> files;
-  uint64_t bytes = 0;
-  constexpr auto kOptions = fs::directory_options::follow_directory_symlink;
-  for (fs::recursive_directory_iterator entry(from, kOptions), end; entry != end; ++entry)
-    if (is_record(entry->path())) entry.disable_recursion_pending();
-    else if (!entry->is_directory())
-      bytes += entry->file_size(), files.push_back(entry->path().lexically_relative(from));
-  check_free_disk(to, bytes, "'" + to + "'");
-  try {
-    for (const fs::path& file : files) {
-      make_directories((to / file).parent_path().string());
-      fs::copy_file(from / file, to / file);
-    }
-  } catch (...) {
-    std::error_code ignored;
-    fs::remove_all(to, ignored);
-    throw;
-  }
-}
 }  // namespace
 
 StaticScales calibrate(const CalibrationRequest& request) {
@@ -155,11 +126,7 @@ StaticScales calibrate(const CalibrationRequest& request) {
 void save_quantized(const std::string& model, const StaticScales& scales, const std::string& out) {
   if (std::error_code problem; !fs::equivalent(model, out, problem)) {
     if (file_exists(out) && !(fs::is_directory(out) && fs::is_empty(out))) fail_user("'", out, "' exists already");
-    try {
-      copy_model(model, out);
-    } catch (const fs::filesystem_error& error) {
-      fail_system("cannot copy '" + model + "' to '" + out + "': " + error.code().message());
-    }
+    copy_without_records(model, out);
   }
   write_static_scales(out, scales);
 }

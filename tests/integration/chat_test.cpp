@@ -1,5 +1,6 @@
 // Fine-tuning on conversations through the command line, with a tiny model and a chat template of its words.
 #include <gtest/gtest.h>
+#include <cstring>
 #include <filesystem>
 #include "integration/program.h"
 #include "integration/word_model.h"
@@ -101,6 +102,22 @@ TEST_F(Chat, TheAnswersAreLearnedAndWrittenAgain) {
   EXPECT_NE(refused.error.find("no such role: system; /reset begins a new conversation"), std::string::npos)
       << refused.error;
   EXPECT_NE(asked({"chat", folder_ / "llama/none"}, "").error.find("there is no"), std::string::npos);
+}
+
+// The engine keeps a request whose computing fails, so no answer may follow; a question that cannot be asked is told.
+TEST_F(Chat, AConversationOfAModelWithBrokenWeightsEnds) {
+  std::string bytes = contents(model_ + "/model.safetensors");
+  for (size_t i = 1; i <= 16; ++i) {  // the last tensor, the final norm's
+    const float value = i % 2 ? 3e38F : -3e38F;
+    std::memcpy(bytes.data() + bytes.size() - 4 * i, &value, 4);
+  }
+  folder_.write("llama/model.safetensors", bytes);
+  const Terminal terminal("/system w41\nw30\n/system\nw30\nw31\n/quit\n");
+  const Outcome outcome = run({"chat", model_}, {.input_path = terminal.path(), .log = "warning"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_NE(outcome.error.find("no such role: system; /reset begins a new conversation\n"), std::string::npos);
+  EXPECT_NE(outcome.error.find("its weights are broken\n"), std::string::npos) << outcome.error;
 }
 
 // Each token of an answer is scored once, and sees its own conversation alone, however rows are packed.

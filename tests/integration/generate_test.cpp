@@ -448,23 +448,6 @@ TEST_F(Generate, BadInputIsOneLine) {
   EXPECT_EQ(closed.error, "linnet: standard input is closed; --prompt TEXT gives a prompt\n");
 }
 
-// A terminal at which `typed` was typed.
-class Terminal {
- public:
-  explicit Terminal(const std::string& typed) {
-    EXPECT_EQ(::grantpt(controller_), 0);
-    EXPECT_EQ(::unlockpt(controller_), 0);
-    EXPECT_EQ(::write(controller_, typed.data(), typed.size()), static_cast<ssize_t>(typed.size()));
-  }
-  Terminal(const Terminal&) = delete;
-  Terminal& operator=(const Terminal&) = delete;
-  ~Terminal() { ::close(controller_); }
-  std::string path() const { return ::ptsname(controller_); }
-
- private:
-  const int controller_ = ::posix_openpt(O_RDWR | O_NOCTTY);
-};
-
 TEST_F(Generate, AnInterruptEndsARunThatWaitsForALine) {
   const Terminal terminal("w30 w52\n");
   const std::string out = folder_ / "out";

@@ -196,6 +196,9 @@ TEST_F(Pack, RunAnswersByWhatTheModelIs) {
   EXPECT_EQ(found["label"], predicted["label"]);
   EXPECT_NEAR(found["probability"].get<double>(), predicted["probability"].get<double>(), 1e-6);
   EXPECT_EQ(found["id"], 5);
+  const Outcome both = run({"run", classes, "--jsonl"}, {.input = R"({"text": "w7 w8", "prompt": "w9"})"});
+  EXPECT_EQ(both.exit_code, 2);
+  EXPECT_NE(both.out.find("there is no setting \\\"prompt\\\""), both.out.npos) << both.out;
   EXPECT_EQ(run({"run", gpt, "--jsonl"}, {.input = R"({"prompt": "w5", "color": 1})"}).exit_code, 2);
 }
 

@@ -1,6 +1,9 @@
 // Runs the linnet program as a user does: arguments in, exit code and both outputs back.
 #pragma once
+#include <fcntl.h>
+#include <stdlib.h>
 #include <sys/types.h>
+#include <unistd.h>
 #include <string>
 #include <vector>
 #include "temporary_folder.h"
@@ -48,6 +51,23 @@ class Program {
 std::string program_path();
 
 Outcome run(const Arguments& arguments, const Surroundings& surroundings = {});
+
+// A terminal at which `typed` was typed.
+class Terminal {
+ public:
+  explicit Terminal(const std::string& typed) {
+    EXPECT_EQ(::grantpt(controller_), 0);
+    EXPECT_EQ(::unlockpt(controller_), 0);
+    EXPECT_EQ(::write(controller_, typed.data(), typed.size()), static_cast<ssize_t>(typed.size()));
+  }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+  ~Terminal() { ::close(controller_); }
+  std::string path() const { return ::ptsname(controller_); }
+
+ private:
+  const int controller_ = ::posix_openpt(O_RDWR | O_NOCTTY);
+};
 
 // Expects exit code 2 and an error of one line that has this part.
 void expect_user_error(const Outcome& outcome, const std::string& part);

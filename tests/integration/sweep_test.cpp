@@ -141,6 +141,13 @@ TEST_F(Sweep, MistakesAreOneLine) {
   EXPECT_FALSE(exists(folder_ / "s"));
   EXPECT_NE(sweep("s", {"learning_rate=1e-5..1e-3"}, {"--search", "grid"}).error.find("learning_rate=1e-05..0.001:3"),
       std::string::npos);
+  const Arguments large{"learning_rate=1e-5..1e-3:1000", "weight_decay=0..1:1000", "model.dropout=0..0.5:1000"};
+  EXPECT_NE(sweep("s", large).error.find("the grid has more than 10000 combinations"), std::string::npos);
+  for (const auto& [text, part] : {std::pair{"{}", "sweep.json' has no \"runs\""}, {"null", "sweep.json' is null"},
+           {"{", "sweep.json' is not JSON"}}) {
+    folder_.write("sweep.json", text);
+    expect_user_error(sweep(".", {"learning_rate=1e-3,1e-2"}), part);
+  }
   ASSERT_EQ(sweep("s", {"learning_rate=1e-3,1e-2", "max_steps=1"}).exit_code, 0);
   EXPECT_NE(sweep("s", {"learning_rate=1e-3,1e-1", "max_steps=1"}).error.find("a sweep with other values"),
       std::string::npos);

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <filesystem>
+#include <set>
 #include "formats/safetensors.h"
 #include "integration/program.h"
 
@@ -307,13 +308,22 @@ TEST(Train, KeepsCheckpointsWhoseAverageIsARunOfItsOwn) {
   const Outcome few = run({"average", folder / "a", "--last", "4", "--out", folder / "b"});
   EXPECT_EQ(few.exit_code, 2);
   EXPECT_NE(few.error.find("save_every says when one is kept, keep_checkpoints how many"), few.error.npos) << few.error;
+  for (const char* file : {"a/samples.jsonl", "a/events.out.tfevents.1", "a/anomaly.safetensors", "a/notes.txt"})
+    folder.write(file, "{}\n");
   ASSERT_EQ(run({"average", folder / "a", "--last", "2", "--out", folder / "b"}).exit_code, 0);
+  std::set<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "b")) files.insert(entry.path().filename());
+  EXPECT_EQ(
+      files, (std::set<std::string>{"config.toml", "model.safetensors", "notes.txt", "source.char", "target.char"}));
   const auto weight = [&](const std::string& file) {
     const SafetensorsFile model(folder / file);
     return static_cast<double>(*reinterpret_cast<const float*>(model.entries().back().data));
   };
   EXPECT_NEAR(weight("b/model.safetensors"),
       (weight("a/checkpoints/8.safetensors") + weight("a/checkpoints/9.safetensors")) / 2, 1e-7);
+  std::string other = contents(folder / "a/checkpoints/9.safetensors");
+  folder.write("a/checkpoints/9.safetensors", other.replace(other.find("\"F32\""), 5, "\"I32\""));
+  expect_user_error(run({"average", folder / "a", "--last", "1", "--out", folder / "c"}), " is I32[");
   EXPECT_EQ(run({"eval", folder / "b", "--split", "valid"}).exit_code, 0);
   const std::string average = contents(folder / "b/model.safetensors");
   const Outcome resumed = run({"train", folder / "b", "--resume"});

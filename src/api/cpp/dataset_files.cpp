@@ -1,9 +1,8 @@
-#include <fstream>
-#include <iterator>
 #include "base/fail.h"
 #include "base/numbers.h"
 #include "base/text.h"
 #include "data/examples/images/image_dataset.h"
+#include "data/examples/text/record_reader.h"
 #include "linnet/dataset.h"
 #include "linnet/pretrained_tokenizer.h"
 
@@ -15,12 +14,6 @@ Dataset of_images(const ImageDataset& images) {
       "images", {DType::kU8, {images.height, images.width, images.channels}}, std::as_bytes(std::span(images.pixels)));
   dataset.add("labels", Shape{}, images.labels);
   return dataset;
-}
-
-// A column of a tab-separated line; empty if there are fewer.
-std::string_view column_of(std::string_view line, int64_t column) {
-  const std::vector<std::string_view> columns = split(line, '\t');
-  return column < std::ssize(columns) ? columns[column] : std::string_view();
 }
 }  // namespace
 
@@ -46,31 +39,29 @@ Dataset Dataset::chunks(const std::vector<int32_t>& ids, int64_t length) {
 }
 
 Dataset Dataset::text(const std::string& path, const PretrainedTokenizer& tokenizer, int64_t length) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail_user(path, ": the file cannot be opened");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  return chunks(tokenizer.encode(text), length);
+  return chunks(tokenizer.encode(read_text(path)), length);
 }
 
 Dataset Dataset::tsv(const std::string& path, const PretrainedTokenizer& tokenizer, int64_t text_column,
     int64_t label_column, bool header, int64_t max_length) {
   if (text_column < 0 || label_column < 0 || max_length < 0)
     fail_user("columns are counted from 0, and max_length is not negative");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail_user(path, ": the file cannot be opened");
+  LineReader reader(path);
   std::vector<std::vector<int32_t>> tokens;
   std::vector<int32_t> labels;
-  std::string line;
-  for (int64_t number = 1; std::getline(file, line); ++number) {
-    if (line.ends_with('\r')) line.pop_back();
-    if ((header && number == 1) || line.empty()) continue;
-    const std::string_view label = column_of(line, label_column);
-    const auto value = parse_number<int32_t>(label);
-    if (!value) fail_user(path, ":", number, ": the label \"", std::string(label), "\" is not a number");
-    labels.push_back(*value);
-    tokens.push_back(tokenizer.encode(column_of(line, text_column), {.max_length = max_length, .offsets = false}).ids);
+  for (std::string line; reader.next(line);) {
+    if ((header && reader.line_number() == 1) || line.empty()) continue;
+    const std::vector<std::string_view> columns = linnet::split(line, '\t');
+    for (const auto& [name, column] : {std::pair("text_column", text_column), {"label_column", label_column}})
+      if (column >= std::ssize(columns))
+        fail_user(reader.where(), ": ", name, " = ", column, " is not there: the line has ", columns.size(),
+            columns.size() == 1 ? " column" : " columns", ", counted from 0");
+    const auto label = parse_number<int32_t>(columns[label_column]);
+    if (!label) fail_user(reader.where(), ": the label \"", columns[label_column], "\" is not a whole number");
+    labels.push_back(*label);
+    tokens.push_back(tokenizer.encode(columns[text_column], {.max_length = max_length, .offsets = false}).ids);
   }
-  if (labels.empty()) fail_user(path, ": the file has no lines");
+  if (labels.empty()) fail_user("'", path, "' has no labelled lines");
   Dataset dataset;
   dataset.add_sequences("tokens", std::move(tokens));
   dataset.add("labels", Shape{}, labels);

@@ -105,7 +105,6 @@ int generate(GenerateArguments& arguments) {
 constexpr const char* kCommands =
     "/reset forgets the conversation, /system TEXT does so and sets the system message, /quit ends; Ctrl-C stops an "
     "answer";
-constexpr char kPrompt[] = "> ";
 
 struct ChatArguments : TextGenerationOptions {
   std::string model, isa = "auto", system;
@@ -166,15 +165,20 @@ class Chat {
   void answer(const std::string& question) {
     const size_t before = messages_.size();
     add("user", question);
+    std::optional<TextJob> job;
     try {
-      add("assistant", write(prepare()));
+      job = prepare();
     } catch (const Error& error) {
       messages_.resize(before);
       if (error.kind() != ErrorKind::kUser) throw;
-      fail_user(error.what(), "; /reset begins a new conversation");
+      if (!isatty(STDIN_FILENO)) fail_user(error.what(), "; /reset begins a new conversation");
+      std::fprintf(stderr, "linnet: %s; /reset begins a new conversation\n", error.what());
+      return;
     }
+    add("assistant", write(*job));
   }
 
+  // An error ends the command: the engine has the request then, and its listener's row is gone.
   std::string write(const TextJob& job) {
     Engine& engine = model_->engine();
     WrittenRow row(job);
@@ -208,18 +212,12 @@ int chat(const ChatArguments& arguments) {
   std::signal(SIGINT, interrupt);  // not earlier: during loading Ctrl-C ends the program
   InputLines input(/*asks=*/true);
   for (std::string line;;) {
-    if (terminal) std::fputs(kPrompt, stderr);
+    if (terminal) std::fputs("> ", stderr);
     asking = terminal;
     const bool goes_on = input.next_text(line);
     asking = false;
     if (!goes_on && terminal) std::fputc('\n', stderr);
-    if (!goes_on) return 0;
-    try {
-      if (!conversation.take(line)) return 0;
-    } catch (const Error& error) {
-      if (!terminal || error.kind() != ErrorKind::kUser) throw;
-      std::fprintf(stderr, "linnet: %s\n", error.what());
-    }
+    if (!goes_on || !conversation.take(line)) return 0;
   }
 }
 

@@ -261,22 +261,17 @@ int predict(PredictArguments& arguments) {
     for (const std::string& path : arguments.inputs) {
       if (path == "-") {
         for_each_line({path}, [&](const std::string& line, const std::string&) { add_text(line); });
-        continue;
-      }
-      if (path.find(' ') != path.npos && !file_exists(path))
+      } else if (path.find(' ') != path.npos && !file_exists(path)) {
         fail_user("there is no file '", path, "'", missing_model_hint(path));
-      if (!images || has_records(path)) {
+      } else if (!images || has_records(path)) {
         predictions.predictor().for_each_text(path, arguments.columns, add_text);
-        continue;
-      }
-      if (!std::filesystem::is_directory(path)) {
+      } else if (!std::filesystem::is_directory(path)) {
         predictions.add(path);
-        continue;
+      } else {
+        const std::vector<std::string> found = find_images(path, true);
+        if (found.empty()) fail_user("'", path, "' holds no images (.png, .jpg, .jpeg, .bmp)");
+        for (const std::string& image : found) predictions.add(image);
       }
-      const std::vector<std::string> found = find_images(path);
-      if (found.empty()) fail_user("'", path, "' holds no images (.png, .jpg, .jpeg, .bmp)");
-      warn_of_foreign_images(path, found.size());
-      for (const std::string& image : found) predictions.add(image);
     }
   } catch (const Error&) {
     predictions.flush();  // keep the answers before a bad line

@@ -22,14 +22,12 @@ class PredictedSpans : public SpanModel {
       : predictor_(open_predictor(folder, {options}, kRows)) {}
   bool takes_questions() const override { return predictor_->takes_pairs(); }
   std::vector<Json> find(const std::vector<std::string>& texts, int64_t top) override {
-    const std::lock_guard lock(mutex_);
     return mapped(predictor_->answer(texts, std::min(top, predictor_->choices())),
         [](Answer& answer) { return std::move(answer.json); });
   }
 
  private:
   static constexpr int64_t kRows = 8;  // texts computed at once
-  std::mutex mutex_;
   std::unique_ptr<Predictor> predictor_;
 };
 
@@ -51,12 +49,12 @@ int serve(ServeArguments& arguments) {
   force_isa(arguments.isa);
   arguments.limits.body_bytes = static_cast<uint64_t>(arguments.body_megabytes) << 20;
   arguments.service.log_requests = !arguments.quiet;
-  // Models end before the server, through which their threads answer.
   arguments.service.resident.open_spans = [](const std::string& folder, const LoadedModelOptions& resident) {
     return std::make_unique<PredictedSpans>(folder, resident);
   };
-  auto service = std::make_unique<Service>(arguments.service);
-  HttpServer server(*service, arguments.host, arguments.port, arguments.limits);
+  auto loaded = std::make_unique<Service>(arguments.service);
+  HttpServer server(*loaded, arguments.host, arguments.port, arguments.limits);
+  std::unique_ptr<Service> service = std::move(loaded);  // ends before the server, through which its threads answer
   service->count_connections([&] { return server.connections(); });
   const bool is_ipv6 = arguments.host.find(':') != std::string::npos;
   const std::string host = is_ipv6 ? "[" + arguments.host + "]" : arguments.host;
@@ -71,12 +69,7 @@ int serve(ServeArguments& arguments) {
   }
   if (!server.is_loopback() && arguments.service.api_key_file.empty())
     log_warning("anyone who reaches " + host + " may use the models: --api-key-file FILE asks for a key");
-  try {
-    server.run([&] { service->reload(); });
-  } catch (...) {
-    service.reset();
-    throw;
-  }
+  server.run([&] { service->reload(); });
   service.reset();
   log_info("all requests are answered");
   return 0;

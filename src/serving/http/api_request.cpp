@@ -221,13 +221,11 @@ InputCall read_inputs_call(const JsonObject& body, std::string_view path) {
       if (const auto dimensions = settings->integer("dimensions", 1, 1'000'000)) call.dimensions = dimensions;
       call.prompt = settings->text("prompt_name", call.prompt);
       settings->ignore({"truncation_direction"});
-    } else if (path == "/predict") {
+    } else if (path == "/predict" || path == "/classify") {
       if (const auto top = settings->integer("top_k", 1, 1'000'000)) call.top = top;
-      settings->ignore({"aggregation_strategy"});
-    } else if (path == "/classify") {
-      if (const auto top = settings->integer("top_k", 1, 1'000'000)) call.top = top;
-      if (const std::string function = settings->text("function_to_apply", "");
-          !function.empty() && function != "softmax")
+      if (path == "/predict") settings->ignore({"aggregation_strategy"});
+      else if (const std::string function = settings->text("function_to_apply", "");
+               !function.empty() && function != "softmax")
         settings->fail("function_to_apply", "is not supported, other than \"softmax\"");
     } else {
       for (const char* key : {"max_tokens", "max_new_tokens"})

@@ -101,6 +101,7 @@ Service::Model Service::load(const std::string& description) {
       break;
     }
   model->resident = open_loaded_model(folder, resident);
+  if (model->resident->spans) model->span_thread.emplace(1);
   model->created = std::time(nullptr);
   return {model.release(), [this](ServedModel* unused) {
             const std::lock_guard lock(unused_mutex_);
@@ -272,10 +273,16 @@ void Service::handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange
 }
 
 void Service::answer(HttpRequest& request, const Exchange& exchange) {
-  try {
+  answer_errors(exchange, [&] {
     if (options_.log_text && !request.body.empty())
       log_info("request " + exchange->id() + " says " + one_line(request.body.substr(0, kMostLoggedText)));
     if (const Route* route = find_route(request.path)) route->answer({*this, request, exchange, client_of(request)});
+  });
+}
+
+void Service::answer_errors(const Exchange& exchange, FunctionRef<void()> call) {
+  try {
+    call();
   } catch (const ApiError& error) {
     exchange->respond(error_response(error));
   } catch (const Error& error) {

@@ -33,7 +33,8 @@ class ServiceMetrics {
 class ApiKeys {
  public:
   ApiKeys() = default;  // no key required
-  // One key a line; skips empty lines and # comments. User error for a file without keys, or readable by others.
+  // One key a line; skips empty lines and # comments. User error for a file without keys; warns of one that
+  // others may read.
   static ApiKeys load(const std::string& path);
 
   bool needed() const { return !keys_.empty(); }
@@ -61,12 +62,13 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
   };
 
   TextAnswer(std::shared_ptr<HttpExchange> exchange, Form form, ServiceMetrics& metrics)
-      : exchange_(std::move(exchange)), form_(std::move(form)), metrics_(metrics) {}
+      : exchange_(std::move(exchange)), form_(std::move(form)), metrics_(metrics), choices_(form_.choices),
+        progress_(form_.choices) {}
 
   const std::shared_ptr<HttpExchange>& exchange() const { return exchange_; }
 
   // Events for an order whose samples are the choices from `first_choice`. Their texts begin with `echo`.
-  TextEvents events(int64_t first_choice, int64_t prompt_tokens, const std::string& echo);
+  TextEvents events(int64_t first_choice, const TextOrder& order, const std::string& echo);
   // Call before any order is submitted. Choices without a text stay empty; without any text the answer is finished.
   void expect(int64_t texts);
   // Ends the texts early: the client left, or they took too long.
@@ -145,6 +147,7 @@ struct ServedModel {
   std::string name;
   int64_t created = 0;  // loading time, seconds since 1970
   std::unique_ptr<LoadedModel> resident;
+  std::optional<RequestThreads> span_thread = {};  // computes spans, for which the threads of requests must not wait
 };
 
 class Service : public HttpHandler {
@@ -190,6 +193,7 @@ class Service : public HttpHandler {
   std::optional<ApiError> foreign(const HttpRequest& head) const;
   std::string client_of(const HttpRequest& request) const;
   void answer(HttpRequest& request, const Exchange& exchange);
+  static void answer_errors(const Exchange& exchange, FunctionRef<void()> call);  // that `call` throws
   void write_text(TextCall call, const Call& from);
   void translate(InputCall call, const Call& from);
   void embed(InputCall call, bool openai, const Call& from);

@@ -92,8 +92,7 @@ void Service::write_text(TextCall call, const Call& from) {
     TextOrder order{.job = prepare(*model, request), .samples = call.samples, .alternatives = call.alternatives};
     if (order.job.choice.beams > 1 && call.alternatives >= 0)
       fail_api(400, "logprobs", "probabilities of tokens are for sampling, not for a search");
-    order.events = answer->events(
-        choice, static_cast<int64_t>(order.job.prompt.size()), call.echo ? request.prompt : std::string());
+    order.events = answer->events(choice, order, call.echo ? request.prompt : "");
     choice += call.samples;
     orders.push_back(std::move(order));
   }
@@ -113,7 +112,7 @@ void Service::translate(InputCall call, const Call& from) {
     // Like `linnet translate`: blank text has an empty translation.
     if (request.prompt.find_first_not_of(" \t\r\n") == std::string::npos) continue;
     TextOrder order{.job = prepare(*model, request, true)};
-    order.events = answer->events(static_cast<int64_t>(i), static_cast<int64_t>(order.job.prompt.size()), "");
+    order.events = answer->events(static_cast<int64_t>(i), order, "");
     orders.push_back(std::move(order));
   }
   if (orders.empty()) return answer->expect(0);
@@ -195,32 +194,33 @@ void Service::find_spans(InputCall call, const Call& from) {
                        : "the model answers questions: each input is {\"question\": ..., \"context\": ...}");
     texts.push_back(has_question ? with_tab(call.texts[i], *call.pairs[i]) : call.texts[i]);
   }
-  const std::vector<Json> found = checked(422, "inputs", [&] { return finder.find(texts, call.top.value_or(1)); });
-  from.to->respond({.body = format_spans(found, call.is_list) + "\n"});
+  model->span_thread->run(
+      from.client, [&finder, to = from.to, texts, top = call.top.value_or(1), is_list = call.is_list] {
+        answer_errors(to, [&] {
+          const std::vector<Json> found = checked(422, "inputs", [&] { return finder.find(texts, top); });
+          to->respond({.body = format_spans(found, is_list) + "\n"});
+        });
+      });
 }
 
-TextEvents TextAnswer::events(int64_t first_choice, int64_t prompt_tokens, const std::string& echo) {
-  usage_.prompt += prompt_tokens;
+TextEvents TextAnswer::events(int64_t first_choice, const TextOrder& order, const std::string& echo) {
+  usage_.prompt += std::ssize(order.job.prompt);
+  for (int64_t sample = 0; sample < order.samples; ++sample) progress_[first_choice + sample].echo = echo;
   TextEvents events;
-  const auto location = [=, self = shared_from_this()](int64_t sample) {
-    self->progress_[first_choice + sample].echo = echo;
-    return first_choice + sample;
-  };
-  events.token = [self = shared_from_this(), location](
+  events.token = [self = shared_from_this(), first_choice](
                      int64_t sample, const std::string& piece, const WrittenToken* token) {
     const std::lock_guard lock(self->mutex_);
-    self->hear(location(sample), piece, token);
+    self->hear(first_choice + sample, piece, token);
   };
-  events.finished = [self = shared_from_this(), location](int64_t sample, TextOutcome&& outcome) {
+  events.finished = [self = shared_from_this(), first_choice](int64_t sample, TextOutcome&& outcome) {
     const std::lock_guard lock(self->mutex_);
-    self->finish(location(sample), std::move(outcome));
+    self->finish(first_choice + sample, std::move(outcome));
   };
   return events;
 }
 
 void TextAnswer::expect(int64_t texts) {
   const std::lock_guard lock(mutex_);
-  choices_.resize(form_.choices), progress_.resize(form_.choices);
   left_ = texts;
   if (texts == 0) finish_all();
 }

@@ -86,6 +86,38 @@ TEST(Service, AnswersQuestionsAsPipelinesDo) {
   EXPECT_NE(other.body.find("answers at /predict"), other.body.npos) << other.body;
 }
 
+// Computing spans holds up no request to another model, however many there are.
+TEST(Service, OtherRequestsAreAnsweredWhileSpansAreComputed) {
+  class Waiting : public FirstWord {
+   public:
+    explicit Waiting(std::shared_future<void> go_on) : go_on_(std::move(go_on)) {}
+    std::vector<Json> find(const std::vector<std::string>& texts, int64_t top) override {
+      EXPECT_EQ(go_on_.wait_for(std::chrono::seconds(30)), std::future_status::ready);
+      return FirstWord::find(texts, top);
+    }
+
+   private:
+    const std::shared_future<void> go_on_;
+  };
+  const testing::TemporaryFolder folder;
+  folder.write("config.json", R"({"model_type": "bert", "architectures": ["BertForQuestionAnswering"]})");
+  std::promise<void> go_on;
+  const std::shared_future<void> told = go_on.get_future();
+  ServiceOptions options{.models = {folder.path()}, .log_requests = false};
+  options.resident.open_spans = [&](const std::string&, const LoadedModelOptions&) {
+    return std::make_unique<Waiting>(told);
+  };
+  Service service(options);
+  std::promise<Answer> answers[3];
+  for (std::promise<Answer>& answer : answers)
+    service.handle(
+        {.method = "POST", .path = "/predict", .body = R"({"inputs": {"question": "Who?", "context": "Anna came."}})"},
+        std::make_shared<Exchange>(answer));
+  EXPECT_EQ(answer_of(service, "POST", "/classify", "{").status, 400);
+  go_on.set_value();
+  for (std::promise<Answer>& answer : answers) EXPECT_EQ(answer.get_future().get().status, 200);
+}
+
 TEST(Service, OnlyItsOwnNamesAreAnswered) {
   Service service({.log_requests = false});
   const auto status_of = [&](const std::string& method, HttpHeaders headers, const std::string& host = "") {

@@ -53,7 +53,7 @@ std::string answer_of(const std::vector<std::string>& pieces, bool stream) {
       TextAnswer::Form{.head = {.id = "i", .model = "m", .is_chat = true}, .stream = stream, .functions = kFunctions},
       metrics);
   answer->expect(1);
-  const TextEvents events = answer->events(0, 1, "");
+  const TextEvents events = answer->events(0, {.job = {.prompt = {1}}}, "");
   TextOutcome outcome;
   for (const std::string& piece : pieces) events.token(0, piece, nullptr), outcome.text.text += piece;
   outcome.text.end = TextEnd::kEndToken;
@@ -101,7 +101,7 @@ TEST(TextAnswer, OffsetsOfTokensCountTheCharactersOfTheEchoedPrompt) {
     const auto answer = std::make_shared<TextAnswer>(
         exchange, TextAnswer::Form{.head = {.id = "i", .model = "m"}, .stream = stream}, metrics);
     answer->expect(1);
-    const TextEvents events = answer->events(0, 1, "Zoë: ");
+    const TextEvents events = answer->events(0, {.job = {.prompt = {1}}}, "Zoë: ");
     TextOutcome outcome;
     for (const char* piece : {"é", "\xC3", "\xB6", "I"}) {  // the second and the third make one character
       outcome.tokens.push_back({{.token = 0, .piece = piece, .log_probability = -1}, {}});

@@ -51,13 +51,10 @@ namespace fs = std::filesystem;
 
 // Whether a file only records a training run, or holds the weights.
 bool is_left_out(const std::string& name) {
-  for (const char* record : {"metrics.jsonl", "samples.jsonl", "data.json", "memory.json", "system.json",
-           "trainer_state.json", "training_args.bin"})
-    if (name == record) return true;
   for (const char* ending : {".safetensors", ".index.json", ".bin", ".h5", ".msgpack", ".onnx", ".ot", ".pt", ".pth",
-           ".gguf", ".html", ".linnet", ".tmp", ".png", ".tables"})
+           ".gguf", ".html", ".linnet", ".png", ".tables"})
     if (name.ends_with(ending)) return true;
-  return name.starts_with(".") || name.starts_with("events.out.") || name.starts_with("README");
+  return is_training_record(name) || name == "trainer_state.json" || name.starts_with("README");
 }
 
 // Subfolders of the model: tokenizers, a run's initial configuration, parts of a sentence-transformers folder.
@@ -238,14 +235,7 @@ class Batch {
 
   TextRequest read(const std::string& line, const std::string& where) const {
     if (!options_.json) return {.prompt = line, .options = options_.text, .where = where};
-    if (model_.kind == ModelKind::kLanguage) return parse_text_request(line, options_.text, where);
-    // For other models "text" has what parse_text_request() calls a prompt.
-    const Json json = Json::parse(line, where + ":", JsonLimits::request().with_unique_keys());
-    if (!json.is_object()) fail_user(where, ": not a JSON object");
-    if (!json.contains("text") || !json["text"].is_string()) fail_user(where, ": needs \"text\"");
-    Json renamed;
-    for (const auto& [key, value] : json.items()) renamed[key == "text" ? "prompt" : key] = value;
-    return parse_text_request(renamed.dump(), options_.text, where);
+    return parse_text_request(line, options_.text, where, model_.kind == ModelKind::kLanguage ? nullptr : "text");
   }
 
   void begin(const std::string& line, const std::string& where) {
@@ -254,7 +244,7 @@ class Batch {
     Item item{read(line, where), requests_ - 1};
     if (model_.rows) return compute_row(std::move(item));
     const bool translates = model_.kind == ModelKind::kTranslation;
-    if (translates && trimmed(item.request.prompt).empty() && !item.request.has_tokens) {
+    if (translates && trimmed(item.request.prompt).empty()) {
       item.written.emplace();  // without the model
       keep(std::move(item));
       return;

@@ -10,12 +10,12 @@ enum class ModelKind { kLanguage, kTranslation, kClassifier, kEmbedder, kSpans }
 template <>
 inline constexpr std::array kEnumNames<ModelKind>{"language", "translation", "classifier", "embedder", "spans"};
 
-// Labels words, or finds answers to questions in texts. Thread-safe.
+// Labels words, or finds answers to questions in texts.
 class SpanModel {
  public:
   virtual ~SpanModel() = default;
   virtual bool takes_questions() const = 0;  // texts are a question, a tab, and its context
-  // `linnet predict`'s JSON answer for each text; for answers the `top` likeliest.
+  // `linnet predict`'s JSON answer for each text; for answers the `top` likeliest. One thread calls it.
   virtual std::vector<Json> find(const std::vector<std::string>& texts, int64_t top) = 0;
 };
 

@@ -116,19 +116,13 @@ void read_tokens(const JsonObject& json, TextRequest& request) {
   request.tokens = tokens.get<std::vector<int32_t>>();
 }
 
-void read_request(const JsonObject& json, TextRequest& request) {
+void read_prompt(const JsonObject& json, TextRequest& request) {
   if (json.has("prompt") + json.has("messages") + json.has("tokens") != 1)
     json.fail("needs one of \"prompt\", \"messages\" and \"tokens\"");
   request.prompt = json.text("prompt", "");
   if (json.has("messages")) read_messages(json, request);
   read_tools(json, request);
   if (json.has("tokens")) read_tokens(json, request);
-  if (const Json* id = json.find("id")) request.id = id->dump();
-  read_text_options(json, request.options);
-  if (const auto seed = json.integer("seed", 0, INT64_MAX)) request.options.seed = static_cast<uint64_t>(*seed);
-  if (const Json* adapter = json.find("adapter"))
-    request.options.adapter = adapter->is_null() ? kNoAdapter : json.text("adapter");
-  json.check_names(nearest);
 }
 
 // The requests that make(line, where) returns; a line may end in "\r\n". User error for invalid UTF-8, and without any.
@@ -224,11 +218,20 @@ void read_tools(const JsonObject& json, TextRequest& request) {
   if (!json.at("tools").empty()) request.tools = json.at("tools").dump();
 }
 
-TextRequest parse_text_request(std::string_view line, const TextGenerationOptions& defaults, const std::string& where) {
+TextRequest parse_text_request(
+    std::string_view line, const TextGenerationOptions& defaults, const std::string& where, const char* text) {
   TextRequest request{.options = defaults, .where = where};
   const Json json = Json::parse(line, where, JsonLimits::request().with_unique_keys());
   if (!json.is_object()) fail_user(where, ": not a JSON object");
-  read_request(JsonObject(json, where + ":"), request);
+  const JsonObject fields(json, where + ":");
+  if (text) request.prompt = fields.text(text);
+  else read_prompt(fields, request);
+  if (const Json* id = fields.find("id")) request.id = id->dump();
+  read_text_options(fields, request.options);
+  if (const auto seed = fields.integer("seed", 0, INT64_MAX)) request.options.seed = static_cast<uint64_t>(*seed);
+  if (const Json* adapter = fields.find("adapter"))
+    request.options.adapter = adapter->is_null() ? kNoAdapter : fields.text("adapter");
+  fields.check_names(nearest);
   return request;
 }
 

@@ -69,8 +69,9 @@ struct TextRequest {
 };
 
 // Parses {"prompt": TEXT}, {"messages": [...]} or {"tokens": [ids]} with "id" and the command line's settings, by
-// default those of `defaults`. User errors begin with `where`.
-TextRequest parse_text_request(std::string_view line, const TextGenerationOptions& defaults, const std::string& where);
+// default those of `defaults`; with `text` this key's text instead of these three. User errors begin with `where`.
+TextRequest parse_text_request(
+    std::string_view line, const TextGenerationOptions& defaults, const std::string& where, const char* text = nullptr);
 // Reads settings that the command line and the server share. Absent ones stay as they are.
 void read_text_options(const JsonObject& json, TextGenerationOptions& options);
 // Reads OpenAI's "messages" and "tools".

@@ -129,7 +129,9 @@ std::vector<std::vector<double>> sum_of(std::span<const KeptCheckpoint> checkpoi
     sums.resize(first.entries().size());
     for (size_t i = 0; i < sums.size(); ++i) {
       const SafetensorsEntry &expected = first.entries()[i], &entry = file.at(expected.name);
-      if (entry.type != expected.type) fail_user(file.path(), ": tensor ", entry.name, " is ", entry.type.text());
+      if (entry.type != expected.type || entry.dtype != FileDType::kF32)
+        fail_user("'", file.path(), "': tensor ", entry.name, " is ", entry.form_name(), entry.type.shape.text(),
+            "; checkpoints of a run have F32", expected.type.shape.text());
       sums[i].resize(entry.type.shape.elements());
       const auto* values = reinterpret_cast<const float*>(entry.data);
       for (size_t k = 0; k < sums[i].size(); ++k) sums[i][k] += values[k];
@@ -137,17 +139,6 @@ std::vector<std::vector<double>> sum_of(std::span<const KeptCheckpoint> checkpoi
     }
   }
   return sums;
-}
-
-// Copies all but the weights and what belongs to the other run's training.
-void copy_assets(const std::string& run, const std::string& out) {
-  for (const auto& entry : fs::directory_iterator(run)) {
-    const std::string name = entry.path().filename();
-    if (name == "model.safetensors" || name == "training_state.safetensors" || name == "metrics.jsonl" ||
-        name == "checkpoints" || name == ".lock" || name.ends_with(".tmp"))
-      continue;
-    fs::copy(entry.path(), out + "/" + name, fs::copy_options::recursive);
-  }
 }
 }  // namespace
 
@@ -277,15 +268,13 @@ void average_checkpoints(const std::string& run, int64_t count, const std::strin
   std::vector<std::vector<float>> means;
   std::vector<SafetensorsTensor> tensors;
   for (size_t i = 0; i < sums.size(); ++i) {
-    std::vector<float>& mean = means.emplace_back();
-    for (const double sum : sums[i]) mean.push_back(static_cast<float>(sum / static_cast<double>(count)));
-    tensors.push_back({first.entries()[i].name, first.entries()[i].type, mean.data()});
+    means.push_back(mapped(sums[i], [&](double sum) { return static_cast<float>(sum / static_cast<double>(count)); }));
+    tensors.push_back({first.entries()[i].name, first.entries()[i].type, means[i].data()});
   }
   SafetensorsMetadata metadata = last.metadata();
   metadata["averaged"] = std::to_string(count);
   if (metadata.contains(kFrozenKey)) metadata[kFrozenKey] = kFrozenFile;
-  const OutputFolder made(out);
-  copy_assets(run, out);
+  copy_without_records(run, out, "model.safetensors");
   save_safetensors(RunFolder(out).model_path(), tensors, metadata);
 }
 

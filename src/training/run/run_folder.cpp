@@ -3,15 +3,46 @@
 #include "base/fail.h"
 
 namespace linnet {
-void for_each_file(
-    const std::string& folder, FunctionRef<void(const std::filesystem::path& path, uint64_t bytes)> use) {
+namespace fs = std::filesystem;
+
+void for_each_file(const std::string& folder, FunctionRef<void(const fs::path& path, uint64_t bytes)> use) {
   std::error_code error;
-  for (std::filesystem::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
+  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     std::error_code gone;
     if (!entry->is_regular_file(gone)) continue;
     if (const uint64_t bytes = entry->file_size(gone); !gone) use(entry->path(), bytes);
   }
+}
+
+bool is_training_record(std::string_view name) {
+  constexpr std::string_view kRecords[] = {"training_state.safetensors", "checkpoints", "metrics.jsonl",
+      "samples.jsonl", "data.json", "memory.json", "system.json", "classes.json", "profile", "anomaly.safetensors"};
+  return contains(kRecords, name) || name.starts_with("events.out.") || name.ends_with(".tmp") || name.starts_with(".");
+}
+
+void copy_without_records(const std::string& from, const std::string& to, std::string_view but) try {
+  std::vector<fs::path> files;
+  uint64_t bytes = 0;
+  constexpr auto kOptions = fs::directory_options::follow_directory_symlink;
+  for (fs::recursive_directory_iterator entry(from, kOptions), end; entry != end; ++entry)
+    if (const std::string name = entry->path().filename().string();
+        is_training_record(name) || (name == but && entry.depth() == 0))
+      entry.disable_recursion_pending();
+    else if (!entry->is_directory())
+      bytes += entry->file_size(), files.push_back(entry->path().lexically_relative(from));
+  check_free_disk(to, bytes, "'" + to + "'");
+  try {
+    for (const fs::path& file : files) {
+      make_directories((to / file).parent_path().string());
+      fs::copy_file(from / file, to / file);
+    }
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove_all(to, ignored);
+    throw;
+  }
+} catch (const fs::filesystem_error& error) {
+  fail_system("cannot copy '" + from + "' to '" + to + "': " + error.code().message());
 }
 
 Config RunFolder::load_config() const {

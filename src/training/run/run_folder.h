@@ -23,6 +23,11 @@ namespace linnet {
 // Calls use(path, bytes) for each file below a folder, as far as they can be read; other processes may remove some.
 void for_each_file(const std::string& folder, FunctionRef<void(const std::filesystem::path& path, uint64_t bytes)> use);
 
+// Whether a file or folder of a run, by its name, records or resumes its training. Others make up the model.
+bool is_training_record(std::string_view name);
+// Copies a folder without these, and without its file `but`. Leaves nothing if it fails.
+void copy_without_records(const std::string& from, const std::string& to, std::string_view but = "");
+
 class RunFolder {
  public:
   explicit RunFolder(std::string path) : path_(std::move(path)) {}

@@ -9,10 +9,10 @@
 #include "training/trainer/trainer.h"
 
 namespace linnet {
-// TensorBoard events (`tensorboard = true`): the figures of metrics.jsonl as train/* and eval/*, and with every
-// evaluation weights/MODULE and gradients/MODULE histograms for each module with parameters, and samples.
 struct MetricsLine;  // run_reporter.cpp
 
+// TensorBoard events (`tensorboard = true`): the figures of metrics.jsonl as train/* and eval/*, and with every
+// evaluation weights/MODULE and gradients/MODULE histograms for each module with parameters, and samples.
 class EventLog {
  public:
   // `last_step`: of the checkpoint that the run resumes from; 0 for a new run.
@@ -30,7 +30,6 @@ class EventLog {
   std::map<std::string, Histogram> gradients_;  // by module
 };
 
-// The progress display: one redrawn line on a terminal, plain lines elsewhere, nothing with LINNET_LOG=warning or off.
 struct ProgressView {
   int64_t step, max_steps;
   double loss, learning_rate, speed, seconds_left;
@@ -38,6 +37,7 @@ struct ProgressView {
   const char* items;  // counted by speed: "tokens", "images"
 };
 
+// The progress display: one redrawn line on a terminal, plain lines elsewhere, nothing with LINNET_LOG=warning or off.
 class ProgressBar {
  public:
   ProgressBar();

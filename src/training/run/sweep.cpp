@@ -13,9 +13,10 @@
 
 namespace linnet {
 namespace {
-constexpr double kFarApart = 10;     // ratio of the ends from which a range is logarithmic
-constexpr int64_t kRuns = 12;        // default
-constexpr int64_t kDivisor = 3;      // of runs after a round of kHalving, and of steps before
+constexpr double kFarApart = 10;  // ratio of the ends from which a range is logarithmic
+constexpr int64_t kRuns = 12;     // default
+constexpr int64_t kDivisor = 3;   // of runs after a round of kHalving, and of steps before
+constexpr int64_t kMostInGrid = 10'000;
 constexpr int kDrawsOfAValue = 100;  // attempts before a combination repeats
 
 std::string value_at(const SweepAxis& axis, double location) {
@@ -42,19 +43,26 @@ void read_range(const std::string& setting, const std::string& text, size_t dots
 }
 
 std::vector<std::vector<std::string>> grid(std::span<const SweepAxis> axes, int64_t runs) {
-  std::vector<std::vector<std::string>> all{{}};
+  int64_t count = 1;
   for (const SweepAxis& axis : axes) {
     if (axis.values.empty())
       fail_user("--search grid: ", axis.key, " is a range; write how many values it stands for, for example ", axis.key,
           "=", shortest(axis.low), "..", shortest(axis.high), ":3");
+    count = std::min(count * std::ssize(axis.values), kMostInGrid + 1);
+  }
+  if (count > kMostInGrid)
+    fail_user(
+        "the grid has more than ", kMostInGrid, " combinations: list fewer values, or --search random draws some");
+  if (runs > 0 && count > runs)
+    fail_user(
+        "the grid has ", count, " combinations: --runs ", count, " trains them all, --search random draws ", runs);
+  std::vector<std::vector<std::string>> all{{}};
+  for (const SweepAxis& axis : axes) {
     std::vector<std::vector<std::string>> longer;
     for (const std::vector<std::string>& settings : all)
       for (const std::string& value : axis.values) longer.emplace_back(settings).push_back(axis.key + "=" + value);
     all = std::move(longer);
   }
-  if (runs > 0 && std::ssize(all) > runs)
-    fail_user("the grid has ", all.size(), " combinations: --runs ", all.size(),
-        " trains them all, --search random draws ", runs);
   return all;
 }
 
@@ -69,7 +77,7 @@ std::vector<std::string> draw(std::span<const SweepAxis> axes, uint64_t& state) 
 }
 
 // The settings of each run, "key=value". `runs` 0: the whole grid, or 12. The first ones do not depend on `runs`. User
-// error for a grid of ranges, or of more combinations than `runs`.
+// error for a grid of ranges, or of more combinations than `runs` or kMostInGrid.
 std::vector<std::vector<std::string>> sweep_settings(
     std::span<const SweepAxis> axes, SweepSearch search, int64_t runs, uint64_t seed) {
   if (search == SweepSearch::kGrid) return grid(axes, runs);
@@ -147,9 +155,9 @@ class SweepRunner {
   }
 
   // Continues from sweep.json of an earlier process.
-  void take_up() {
+  void take_up() try {
     if (!file_exists(path_)) return save();
-    const Json saved = Json::parse(read_file(path_), "'" + path_ + "'", JsonLimits::settings());
+    const Json saved = Json::parse(read_file(path_), JsonLimits::settings());
     const auto other = [&](const std::string& what) {
       fail_user("'", request_.folder, "' holds a sweep with other ", what, "; --out FOLDER names another folder");
     };
@@ -164,6 +172,8 @@ class SweepRunner {
             round.at("metric").get<double>(), round.at("loss").get<double>()});
       check_unchanged(RunFolder(folder_of(run)), configs_[i]);
     }
+  } catch (const JsonError& error) {
+    fail_user("'", path_, "' ", error.what(), "; --out FOLDER names another folder");
   }
 
   void save() const {
@@ -298,8 +308,7 @@ std::string sweep_table(const Sweep& sweep) {
   std::string table;
   for (const auto& row : rows) {
     for (size_t i = 0; i < row.size(); ++i)
-      table +=
-          row[i] + (i + 1 < row.size() ? std::string(widths[i] - std::min(widths[i], row[i].size()) + 2, ' ') : "");
+      table += i + 1 < row.size() ? fmt::format("{:{}}  ", row[i], widths[i]) : row[i];
     table += "\n";
   }
   return table;

@@ -76,7 +76,8 @@ ImageDataset split_off(ImageDataset& dataset, int64_t count);
 // Moves the images with taken[i] out. Both parts keep the order.
 ImageDataset take_images(ImageDataset& dataset, const std::vector<bool>& taken);
 
-// Names of the folders in `directory`, sorted by bytes, without hidden ones.
+// Names of the folders in `directory`, sorted by bytes, without hidden ones. Here and below it, links to folders are
+// followed, except to one that the search is in or to its parents.
 std::vector<std::string> list_folders(const std::string& directory);
 
 // How images get one size.
@@ -98,10 +99,8 @@ ImageDataset read_image_files(const std::vector<std::string>& paths, const Image
 
 // Whether folders in it hold images, directly or in folders below. Not so where they are parts: train/, test/, ...
 bool has_class_folders(const std::string& directory);
-// The images in a folder and all folders below it, sorted.
-std::vector<std::string> find_images(const std::string& directory);
-// Warns of images that find_images() skips because of their format, with counts; `read`: the number of the others.
-void warn_of_foreign_images(const std::string& directory, size_t read);
+// The images in a folder and all folders below it, sorted. `warn`: of images that are skipped because of their format.
+std::vector<std::string> find_images(const std::string& directory, bool warn = false);
 
 void make_color(ImageDataset& dataset);  // turns one channel into three equal ones; 3 stay 3
 

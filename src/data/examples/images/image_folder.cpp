@@ -36,28 +36,50 @@ std::string foreign_image_ending(const std::string& path) {
   return contains(kEndings, ending) ? ending : "";
 }
 
-std::vector<std::string> list(const std::string& directory, bool folders) {
+// Whether a link leads to one of these folders or above it, where a search would find itself again.
+bool leads_back(const fs::path& link, std::span<const fs::path> way) {
+  std::error_code gone;
+  const fs::path target = fs::canonical(link, gone);
+  return std::ranges::any_of(way, [&](const fs::path& folder) {
+    const fs::path rest = folder.lexically_relative(target);
+    return !rest.empty() && *rest.begin() != "..";
+  });
+}
+
+// Names of the files or folders in a folder, sorted, without hidden ones and links that lead back to it or to `way`.
+std::vector<std::string> list(const std::string& directory, bool folders, std::vector<fs::path> way = {}) {
   std::vector<std::string> names;
-  std::error_code error;
+  std::error_code error, broken;
+  way.push_back(fs::canonical(directory, broken));
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
-    if (name.starts_with('.') || it->is_directory() != folders) continue;
-    if (folders || has_image_name(name)) names.push_back(name);
+    if (name.starts_with('.') || it->is_directory(broken) != folders) continue;
+    if (!it->is_symlink(broken) || !leads_back(it->path(), way)) names.push_back(name);
   }
   if (error) fail_user("cannot read the folder '", directory, "': ", error.message());
   std::ranges::sort(names);
   return names;
 }
 
+// The files in a folder, then those of the folders in it. `way`: the folders that led to it.
+void for_each_file_below(
+    const std::string& directory, FunctionRef<void(const std::string& path)> use, std::vector<fs::path> way = {}) {
+  for (const std::string& name : list(directory, false)) use(directory + "/" + name);
+  const std::vector<std::string> folders = list(directory, true, way);
+  way.push_back(fs::canonical(directory));
+  for (const std::string& name : folders) for_each_file_below(directory + "/" + name, use, way);
+}
+
 // Counts of skipped images by ending.
 using ForeignImages = std::map<std::string, int64_t>;
 
-void count_foreign_below(const std::string& directory, ForeignImages& counts) {
-  std::error_code ignored;
-  for (fs::directory_iterator it(directory, ignored), end; !ignored && it != end; it.increment(ignored))
-    if (const std::string ending = foreign_image_ending(it->path().filename().string()); !ending.empty())
-      ++counts[ending];
-  for (const std::string& folder : list(directory, true)) count_foreign_below(directory + "/" + folder, counts);
+std::vector<std::string> images_below(const std::string& directory, ForeignImages& foreign) {
+  std::vector<std::string> paths;
+  for_each_file_below(directory, [&](const std::string& path) {
+    if (has_image_name(path)) paths.push_back(path);
+    else if (const std::string ending = foreign_image_ending(path); !ending.empty()) ++foreign[ending];
+  });
+  return paths;
 }
 
 std::string text_of(const ForeignImages& counts) {
@@ -80,12 +102,11 @@ std::vector<std::string> list_images(
     const std::string& directory, const std::vector<std::string>& class_names, std::vector<int32_t>& labels) {
   std::vector<std::string> files;
   ForeignImages foreign;
-  for (const std::string& name : list(directory, true)) {
+  for (const std::string& name : list_folders(directory)) {
     const auto found = std::ranges::find(class_names, name);
     const std::string folder = directory + "/" + name;
     if (found == class_names.end()) fail_user("'", folder, "': the training images have no class '", name, "'");
-    const std::vector<std::string> images = find_images(folder);
-    count_foreign_below(folder, foreign);
+    const std::vector<std::string> images = images_below(folder, foreign);
     if (images.empty())
       fail_user("'", folder, "' holds no images (.png, .jpg, .jpeg, .bmp)",
           foreign.empty() ? "" : "; left out are " + text_of(foreign));
@@ -225,10 +246,10 @@ ImageSplits load_parts(const std::string& directory, const ImageLoading& loading
 }
 }  // namespace
 
-std::vector<std::string> find_images(const std::string& directory) {
-  auto paths = mapped(list(directory, false), [&](const std::string& name) { return directory + "/" + name; });
-  for (const std::string& folder : list_folders(directory))
-    std::ranges::move(find_images(directory + "/" + folder), std::back_inserter(paths));
+std::vector<std::string> find_images(const std::string& directory, bool warn) {
+  ForeignImages foreign;
+  const std::vector<std::string> paths = images_below(directory, foreign);
+  if (warn && !paths.empty()) warn_of(foreign, directory, paths.size());
   return paths;
 }
 
@@ -236,15 +257,10 @@ std::vector<std::string> list_folders(const std::string& directory) { return lis
 
 bool has_class_folders(const std::string& directory) {
   const std::string train = directory + "/train";
-  if (fs::is_directory(train) && list(train, false).empty()) return false;  // a part, which has folders of classes
+  if (fs::is_directory(train) && std::ranges::none_of(list(train, false), has_image_name))
+    return false;  // a part, which has folders of classes
   return std::ranges::any_of(
       list_folders(directory), [&](const std::string& name) { return !find_images(directory + "/" + name).empty(); });
-}
-
-void warn_of_foreign_images(const std::string& directory, size_t read) {
-  ForeignImages foreign;
-  count_foreign_below(directory, foreign);
-  warn_of(foreign, directory, read);
 }
 
 ImageDataset read_image_folder(

@@ -62,6 +62,23 @@ TEST_F(ImageFolderTest, FoldersBelowAClassAreOfTheClass) {
   EXPECT_EQ(find_images(folder_).size(), 3U);
 }
 
+TEST_F(ImageFolderTest, LinksAreFollowedButNotBack) {
+  grey("all/a/1.png", 1);
+  grey("far/below/2.png", 2);
+  grey("far/3.png", 3);
+  std::filesystem::create_directory_symlink(".", path("all/a/loop"));
+  std::filesystem::create_directory_symlink("..", path("all/a/up"));
+  std::filesystem::create_directory_symlink(".", path("all/self"));
+  std::filesystem::create_directory_symlink("../far", path("all/b"));
+  std::filesystem::create_directory_symlink("../../all/b", path("far/below/mutual"));
+  std::filesystem::create_symlink("../../far/3.png", path("all/a/4.png"));
+  std::filesystem::create_symlink("lost", path("all/a/lost"));
+  const std::string folder = folder_ + "/all";
+  EXPECT_EQ(read_image_folder(folder).class_names, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(read_image_folder(folder).labels, (std::vector<int32_t>{0, 0, 1, 1}));
+  EXPECT_EQ(find_images(folder).size(), 4U);
+}
+
 TEST_F(ImageFolderTest, ReadsPngJpegAndBmp) {
   color("a/1.png");
   color("a/2.bmp");

@@ -80,27 +80,23 @@ const std::vector<int>& days_of(DateSplit split) {
 }
 
 constexpr DateNames kNames[kDateLanguageCount] = {
-    {"en",
-        {"January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
-            "December"},
+    {{"January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+         "December"},
         {"Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"},
         {"Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"},
         {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"}},
-    {"de",
-        {"Januar", "Februar", "März", "April", "Mai", "Juni", "Juli", "August", "September", "Oktober", "November",
-            "Dezember"},
+    {{"Januar", "Februar", "März", "April", "Mai", "Juni", "Juli", "August", "September", "Oktober", "November",
+         "Dezember"},
         {"Jan.", "Feb.", "Mär.", "Apr.", "Mai", "Jun.", "Jul.", "Aug.", "Sep.", "Okt.", "Nov.", "Dez."},
         {"Sonntag", "Montag", "Dienstag", "Mittwoch", "Donnerstag", "Freitag", "Samstag"},
         {"So", "Mo", "Di", "Mi", "Do", "Fr", "Sa"}},
-    {"fr",
-        {"janvier", "février", "mars", "avril", "mai", "juin", "juillet", "août", "septembre", "octobre", "novembre",
-            "décembre"},
+    {{"janvier", "février", "mars", "avril", "mai", "juin", "juillet", "août", "septembre", "octobre", "novembre",
+         "décembre"},
         {"janv.", "févr.", "mars", "avr.", "mai", "juin", "juil.", "août", "sept.", "oct.", "nov.", "déc."},
         {"dimanche", "lundi", "mardi", "mercredi", "jeudi", "vendredi", "samedi"},
         {"dim.", "lun.", "mar.", "mer.", "jeu.", "ven.", "sam."}},
-    {"es",
-        {"enero", "febrero", "marzo", "abril", "mayo", "junio", "julio", "agosto", "septiembre", "octubre", "noviembre",
-            "diciembre"},
+    {{"enero", "febrero", "marzo", "abril", "mayo", "junio", "julio", "agosto", "septiembre", "octubre", "noviembre",
+         "diciembre"},
         {"ene", "feb", "mar", "abr", "may", "jun", "jul", "ago", "sep", "oct", "nov", "dic"},
         {"domingo", "lunes", "martes", "miércoles", "jueves", "viernes", "sábado"},
         {"dom", "lun", "mar", "mié", "jue", "vie", "sáb"}},
@@ -147,10 +143,6 @@ std::vector<std::string> find_misspellings(const std::string& name, int month) {
   return found;
 }
 }  // namespace
-
-int date_format_count() { return kFormatCount; }
-
-std::string date_language(int format) { return date_names(language_of(format)).code; }
 
 DateSplit split_of_date(int day) {
   const uint64_t share = mix64(static_cast<uint64_t>(day) * kGolden + kGolden) % 20;

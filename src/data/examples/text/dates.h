@@ -28,11 +28,8 @@ struct DateExample {
   int day = 0;  // the date's number
 };
 
-int date_format_count();                // equally many for each language
-std::string date_language(int format);  // "en" | "de" | "fr" | "es"
-
-// Example `index` of a split. Its format is index % date_format_count(), so consecutive examples are uniform over
-// formats and languages; its date is drawn from the split's dates. One in ten full month names is misspelt.
+// Example `index` of a split. Its format is index % 28, so consecutive examples are uniform over formats and languages;
+// its date is drawn from the split's dates. One in ten full month names is misspelt.
 DateExample make_date(uint64_t seed, DateSplit split, uint64_t index);
 
 // A date in a format. An empty month_spelling stands for the right one.
@@ -46,7 +43,6 @@ constexpr int kMonthCount = 12;
 
 // As in running text; weekdays from Sunday on.
 struct DateNames {
-  const char* code;  // "en" | "de" | "fr" | "es"
   const char* months[kMonthCount];
   const char* month_abbreviations[kMonthCount];
   const char* weekdays[7];

@@ -138,6 +138,16 @@ void LineReader::check(std::string& line) const {
   if (line_number_ == 1 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);
 }
 
+std::string read_text(const std::string& path) {
+  LineReader reader(path);
+  std::string text;
+  for (std::string line; reader.next(line);) {
+    text += line;
+    if (reader.line_was_ended()) text += '\n';
+  }
+  return text;
+}
+
 bool has_ending(const std::string& path, std::string_view ending) {
   std::string lower = lower_ascii(path);
   if (lower.ends_with(".gz")) lower.resize(lower.size() - 3);

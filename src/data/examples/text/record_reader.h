@@ -62,6 +62,8 @@ class LineReader {
   bool line_was_ended_ = false;
 };
 
+std::string read_text(const std::string& path);  // all lines, each with "\n" where it had an end
+
 // Ignores case and a further ".gz": "a.TSV" and "a.tsv.gz" end with ".tsv".
 bool has_ending(const std::string& path, std::string_view ending);
 

@@ -24,16 +24,6 @@ std::string document_of(Json& value, const std::string& key, const std::string& 
   return std::move(found->text());
 }
 
-std::string read_whole(const std::string& path) {
-  LineReader reader(path);
-  std::string text;
-  for (std::string line; reader.next(line);) {
-    text += line;
-    if (reader.line_was_ended()) text += '\n';
-  }
-  return text;
-}
-
 // Text files in a folder and below it, by name.
 std::vector<std::string> find_texts(const std::string& folder) {
   std::vector<std::string> texts;
@@ -164,7 +154,7 @@ void read_documents(const std::string& path, const std::string& key, FunctionRef
     for (const std::string& file : find_texts(path)) read_documents(file, key, document);
     return;
   }
-  if (!has_documents(path)) return document(read_whole(path));
+  if (!has_documents(path)) return document(read_text(path));
   RecordReader reader(path, {});
   for (Json record; reader.next(record);) document(document_of(record, key, reader.where()));
 }

@@ -127,7 +127,7 @@ SplitPattern::SplitPattern(const std::string& expression, const std::string& whe
   int error = 0;
   PCRE2_SIZE offset = 0;
   const std::string pattern = as_pcre2(expression, made->shown);
-  // Callouts, \C and (*...) verbs have no use in a tokenizer's pattern. Oniguruma's ^ and $ are those of lines.
+  // \C, which could end a match within a character, is refused. Oniguruma's ^ and $ are those of lines.
   made->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
       PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
   if (!made->code) {
