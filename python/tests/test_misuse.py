@@ -524,6 +524,7 @@ NAMED: dict[str, tuple[typing.Callable[[], typing.Any], str]] = {
     "a prediction without outputs": (lambda: recorded(lambda net, x: net(x).sum()).predict(X), "has no outputs"),
     "a layout that is none": (lambda: good().state_dict(layout="tosch"), "no layout 'tosch'"),
     "a layout of a state that is none": (lambda: good().load_state_dict({}, layout="Torch"), "no layout 'Torch'"),
+    "a fit of no epochs": (lambda: good().fit({"x": X}, epochs=0), "epochs must be at least 1"),
     "metrics without validation": (lambda: good().fit({"x": X}, metrics=["accuracy"]), "needs validation data"),
     "a filter of three sizes": (lambda: ln.Conv2d(2, 3, (1, 2, 3)), r"\(rows, columns\), and \(1, 2, 3\) was given"),
     "a loop over a tensor": (lambda: recorded(RECORDED["loop over a tensor"]), r"split\(x, sizes, axis\) cuts it"),
