@@ -30,9 +30,10 @@ namespace linnet::python {
 namespace {
 ConfigChoice choice_of(const nb::dict& given) {
   ConfigChoice choice;
-  read_options(given, "config", choice.config, "settings", choice.settings, "data", choice.data, "source",
-      choice.source, "target", choice.target, "steps", choice.steps, "epochs", choice.epochs, "batch", choice.batch,
-      "rate", choice.learning_rate, "threads", choice.threads, "device", choice.device, "memory", choice.memory);
+  read_options(given, "config", choice.config, "settings", choice.settings, "data", choice.data, "valid", choice.valid,
+      "test", choice.test, "source", choice.source, "target", choice.target, "steps", choice.steps, "epochs",
+      choice.epochs, "batch", choice.batch, "rate", choice.learning_rate, "threads", choice.threads, "device",
+      choice.device, "memory", choice.memory);
   return choice;
 }
 
