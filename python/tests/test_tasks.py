@@ -36,7 +36,9 @@ def test_train_resume_report_evaluate() -> None:
     assert ln.evaluate("run").count == ln.evaluate("run", split="valid").count
     assert ln.evaluate("run", split="valid").loss == pytest.approx(ln.evaluate("run", split="valid").loss)
     with ln.load("run") as model:
-        assert model.info["kind"] == "translation" and isinstance(model.translate(["a i", ""])[1], str)
+        assert model.info["kind"] == "translation" and model.translate(["a i", ""])[1] == ""
+        with pytest.raises(ln.UserError, match="the model has no tokens of languages"):
+            model.translate("a i", target_language="deu_Latn")
 
 
 def test_false_stops_and_the_run_is_saved() -> None:
