@@ -91,12 +91,7 @@ class Dataset:
     @classmethod
     def image_folder(cls, folder: str, size: int = 0) -> Dataset:
         """FOLDER/CLASS/*.png, .jpg, .bmp: fields images uint8 [size, size, C] and labels int32."""
-        try:
-            return cls._of(call(_linnet.DatasetCore.image_folder, folder=path_of(folder), size=size))
-        except UserError as error:
-            text = str(error).replace("image_size makes them alike (image_size=", "size= makes them alike (size=")
-            error.args = (text,)
-            raise
+        return cls._of(call(_linnet.DatasetCore.image_folder, folder=path_of(folder), size=size))
 
     @classmethod
     def text(cls, path: str, tokenizer: str, length: int) -> Dataset:

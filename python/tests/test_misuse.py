@@ -530,7 +530,7 @@ NAMED: dict[str, tuple[typing.Callable[[], typing.Any], str]] = {
     "a loop over a tensor": (lambda: recorded(RECORDED["loop over a tensor"]), r"split\(x, sizes, axis\) cuts it"),
     "a mean over rows without rows": (
         lambda: ln.Learner(net := Net(), lambda x: ln.mse_loss(net.fc.weight, net.fc.weight * x), {"x": np.float32(1)}),
-        "no field of the batch has rows",
+        "no input before has any",
     ),
     "rows that are numbers": (lambda: ln.train("language", [1, 2], "run"), "row 0 is a int"),
     "data that is a number": (lambda: ln.train("language", 3, "run"), "the data is a int"),
@@ -705,3 +705,7 @@ def test_messages_speak_of_arguments_and_not_of_options() -> None:
         ln.train("translate", [("a", "b")] * 40, "run")
     with pytest.raises(ln.UserError, match="^no_key=1: unknown key"):
         ln.train("translate", [("a", "b")] * 40, "other", no_key=1)
+    with pytest.raises(ln.UserError, match="; text_column= and label_column= say which$"):
+        ln.plan("classify", {name: ["x", "y"] for name in "abc"})
+    with pytest.raises(ln.UserError, match='is called "--set rate"'):  # what the user wrote stays
+        ln.plan("--set rate")

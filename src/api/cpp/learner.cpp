@@ -158,7 +158,7 @@ LossTotal Learner::State::evaluate(const BatchKind& kind, int64_t batch) {
 }
 
 void Learner::State::check_step(double rate, size_t micro_batches) const {
-  if (!options.training) fail_user("the learner was constructed with training = false and takes no steps");
+  if (!options.training) fail_user("the learner was constructed without training and takes no steps");
   if (!std::isfinite(rate) || rate < 0)
     fail_user("the learning rate is ", rate, "; it must be finite and not negative");
   if (micro_batches != static_cast<size_t>(options.accumulate))
