@@ -115,17 +115,9 @@ class Dataset:
         max_length: int = 512,
     ) -> Dataset:
         """Lines with a text and a label: fields tokens (a sequence) and labels int32. tokenizer: a folder."""
-        return cls._of(
-            call(
-                _linnet.DatasetCore.tsv,
-                path=path_of(path),
-                tokenizer=path_of(tokenizer),
-                text_column=text_column,
-                label_column=label_column,
-                header=header,
-                max_length=max_length,
-            )
-        )
+        files = dict(path=path_of(path), tokenizer=path_of(tokenizer))
+        columns = dict(text_column=text_column, label_column=label_column, header=header, max_length=max_length)
+        return cls._of(call(_linnet.DatasetCore.tsv, **files, **columns))
 
     def __len__(self) -> int:
         return len(self._core)

@@ -368,13 +368,12 @@ class Learner:
         if isinstance(data, Loader):
             return data
         size = self._rows if batch is None else batch
-        dataset = data if isinstance(data, Dataset) else self._dataset(data)
-        if shuffle and 0 < len(dataset) < size:
+        data = data if isinstance(data, Dataset) else self._dataset(data)
+        if shuffle and 0 < len(data) < size:
             raise UserError(
-                f"the data have {len(dataset)} samples, and a batch has {size}: give batch=, or make the learner with "
+                f"the data have {len(data)} samples, and a batch has {size}: give batch=, or make the learner with "
                 "fewer rows"
             )
-        data = dataset
         loader = Loader(data, batch=size, shuffle=shuffle, drop_last=shuffle)
         rows = _rows_of(loader.shapes())
         if rows <= _rows_of(self._planned):

@@ -251,8 +251,7 @@ def _data_file(task: str, data: typing.Any, name: str, run: str, chosen: bool = 
             rows = [[_picture(row[0], i), *row[1:]] for i, row in enumerate(rows)]
         fields = None if chosen else _FIELDS.get(task, {}).get(len(rows[0]))
         if fields:
-            texts = [[_cell(field, cell) for field, cell in zip(fields, row)] for row in rows]
-            records = [dict(zip(fields, row)) for row in texts]
+            records = [{field: _cell(field, cell) for field, cell in zip(fields, row)} for row in rows]
     elif records:
         records = records if chosen else _renamed(task, records)
         usual = (key for key in records[0] if key.lower() in _IMAGE_COLUMNS)
