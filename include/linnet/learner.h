@@ -293,7 +293,8 @@ class Learner {
   double evaluate();
   // Loss and metrics of all batches of one epoch, without dropout, on the weights that are saved. The loader begins the
   // epoch anew and is left where it was. Throws Error(kUser) when a metric misses an output, and when the loss
-  // counts rows that only pad the last batch; see Tracer::row_mask(). What before_batch() throws ends it.
+  // counts rows that only pad the last batch; see Tracer::row_mask(). Throws Error(kNumeric) when it counts none at
+  // all. What before_batch() throws ends it.
   Evaluation evaluate(
       Loader& loader, const std::vector<Metric>& metrics = {}, const std::function<void()>& before_batch = {});
   // Runs the model without training: all outputs that the loss names, and "loss_sum" and "token_count". A batch may

@@ -50,8 +50,7 @@ def convert(value: typing.Any, wanted: str | None, name: str) -> Array:
     if dtype.kind != "f" and array.dtype != dtype and array.size:
         if kind == "f" and not np.array_equal(array, np.trunc(array)):
             raise UserError(f"{name} has fractional numbers where {dtype.name} is wanted")
-        bounds = np.iinfo(dtype)
-        if array.dtype != np.bool_ and (array.min() < bounds.min or array.max() > bounds.max):
-            first = array[(array < bounds.min) | (array > bounds.max)][0]
-            raise UserError(f"{name} has the integer {first}, which does not fit {dtype.name}")
+        for number in (array.min().item(), array.max().item()):  # Python's, which are compared exactly
+            if not np.iinfo(dtype).min <= number <= np.iinfo(dtype).max:
+                raise UserError(f"{name} has the integer {number}, which does not fit {dtype.name}")
     return np.asarray(array, dtype, order="C")

@@ -90,12 +90,7 @@ class Dataset:
     @classmethod
     def image_folder(cls, folder: str, size: int = 0) -> Dataset:
         """FOLDER/CLASS/*.png, .jpg, .bmp: fields images uint8 [size, size, C] and labels int32."""
-        try:
-            return cls._of(call(_linnet.DatasetCore.image_folder, folder=path_of(folder), size=size))
-        except UserError as error:
-            text = str(error).replace("image_size makes them alike (image_size=", "size= makes them alike (size=")
-            error.args = (text,)
-            raise
+        return cls._of(call(_linnet.DatasetCore.image_folder, folder=path_of(folder), size=size))
 
     @classmethod
     def text(cls, path: str, tokenizer: str, length: int) -> Dataset:
@@ -119,17 +114,9 @@ class Dataset:
         max_length: int = 512,
     ) -> Dataset:
         """Lines with a text and a label: fields tokens (a sequence) and labels int32. tokenizer: a folder."""
-        return cls._of(
-            call(
-                _linnet.DatasetCore.tsv,
-                path=path_of(path),
-                tokenizer=path_of(tokenizer),
-                text_column=text_column,
-                label_column=label_column,
-                header=header,
-                max_length=max_length,
-            )
-        )
+        files = dict(path=path_of(path), tokenizer=path_of(tokenizer))
+        columns = dict(text_column=text_column, label_column=label_column, header=header, max_length=max_length)
+        return cls._of(call(_linnet.DatasetCore.tsv, **files, **columns))
 
     def __len__(self) -> int:
         return len(self._core)

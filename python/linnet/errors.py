@@ -1,34 +1,35 @@
 """What functions raise: one line that says where and what to do."""
 
-# Words of the C++ library in messages, and what they are in Python.
+import re
+
+# Advice of the C++ library in messages, and what it is in Python.
 _WORDS = [
     (
         "multiply by trace.row_mask() and count trace.sample_count(), or set LoaderOptions::pad_last to false",
         "make the learner and the batches with one linnet.Loader, whose last batch has no padding",
     ),
-    (
-        "row_mask() and sample_count() come after an input that has rows",
-        "the loss is a mean over the rows of a batch, and no field of the batch has rows",
-    ),
     ("set LoadOptions::filters", 'give layout="torch" or layout="linnet"'),
-    ("training = false", "training=False"),
-    ("Learner::save_state()", "Learner.save_state()"),
     (", expected i32 targets of shape", ', expected int32 targets (.astype("int32") makes them) of shape'),
     ("in a graph that does not train", "in a graph that does not train; do it under `if linnet.is_training():`"),
     ("--resume goes on with it, --run DIR names another", "resume=True goes on with it, run= names another"),
-    ("--text-column NAME", "text_column="),
-    ("--label-column NAME", "label_column="),
-    ("(--data FILE)", "(data=)"),
-    ("(--data FOLDER)", "(data=)"),
-    ("--set model.from=", "model_from="),
-    ("--set ", ""),
 ]
+_KEY = re.compile(r"--set (?=[a-z_.]+=)")
+_FILE_OR_COLUMN = re.compile(r"--(data|text-column|label-column) [A-Z]+(?:[.,][A-Za-z]+)?")
+
+
+def _without_options(text: str) -> str:
+    """The text with the options of the program, such as --text-column NAME, as arguments."""
+    text = _KEY.sub("", text).replace("model.from=", "model_from=")
+    return _FILE_OR_COLUMN.sub(lambda found: found[1].replace("-", "_") + "=", text)
 
 
 class Error(Exception):
     """What every function of Linnet raises."""
 
     def __init__(self, message: str = "") -> None:
+        parts = message.split("`")  # every second one is a command
+        parts[::2] = map(_without_options, parts[::2])
+        message = "`".join(parts)
         for word, python in _WORDS:
             message = message.replace(word, python)
         super().__init__(message)

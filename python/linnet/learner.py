@@ -332,6 +332,8 @@ class Learner:
 
         if metrics and validation is None:
             raise UserError("fit() with metrics needs validation data")
+        if epochs == 0:
+            raise UserError("epochs must be at least 1; without it the data are gone through once")
         if isinstance(rate, Schedule) and self.steps and rate(self.steps + 1) == 0:
             warnings.warn(
                 f"the learner has taken {self.steps} steps, and its schedule has ended: the rate is 0 throughout. A "
@@ -339,7 +341,7 @@ class Learner:
                 stacklevel=2,
             )
         options = dict(
-            epochs=-1 if epochs == 0 else epochs or 0,
+            epochs=epochs or 0,
             max_steps=max_steps,
             patience=patience,
             rate=rate,
@@ -366,13 +368,12 @@ class Learner:
         if isinstance(data, Loader):
             return data
         size = self._rows if batch is None else batch
-        dataset = data if isinstance(data, Dataset) else self._dataset(data)
-        if shuffle and 0 < len(dataset) < size:
+        data = data if isinstance(data, Dataset) else self._dataset(data)
+        if shuffle and 0 < len(data) < size:
             raise UserError(
-                f"the data have {len(dataset)} samples, and a batch has {size}: give batch=, or make the learner with "
+                f"the data have {len(data)} samples, and a batch has {size}: give batch=, or make the learner with "
                 "fewer rows"
             )
-        data = dataset
         loader = Loader(data, batch=size, shuffle=shuffle, drop_last=shuffle)
         rows = _rows_of(loader.shapes())
         if rows <= _rows_of(self._planned):
@@ -519,24 +520,26 @@ class Learner:
     ) -> LoadReport:
         """Takes parameters by name from arrays or torch tensors. strict: every parameter must be there, and nothing
         else. Raises UserError and ShapeError; then no parameter is changed."""
+        from .arrays import convert
+
         shapes = {name: tuple(shape) for name, shape, _ in self._core.parameters()}
         filters = self._layouts() if _is_torch(layout) else {}
-        names = {name: name for name in shapes}
-        report = LoadReport([], [], [name for name in state if name not in names], [])
-        values = {}
-        for theirs, name in names.items():
-            if theirs not in state:
+        report = LoadReport([], [], [name for name in state if name not in shapes], [])
+        values = []
+        for name, shape in shapes.items():
+            if name not in state:
                 report.fresh.append(name)
                 continue
-            value = _host(state[theirs])
+            given = state[name]
+            value = convert(given.cpu() if hasattr(given, "cpu") else given, "float32", f'"{name}"')
             if name in filters and value.ndim == len(filters[name]):
                 value = value.transpose([filters[name].index(axis) for axis in range(value.ndim)])
-            if tuple(value.shape) != shapes[name]:
+            if value.shape != shape:
                 report.different.append(name)
                 if strict:
-                    raise ShapeError(f'"{theirs}" has the shape {list(value.shape)}; {list(shapes[name])} is wanted')
+                    raise ShapeError(f'"{name}" has the shape {list(value.shape)}; {list(shape)} is wanted')
                 continue
-            values[name] = value
+            values.append((self._core.parameter(name), value))
             report.taken.append(name)
         unused = [name for name in report.unused if not name.endswith("num_batches_tracked")]
         if strict and (report.fresh or unused):
@@ -545,8 +548,8 @@ class Learner:
                 if report.fresh
                 else f"the model has no {', '.join(unused[:5])}"
             )
-        for name, value in values.items():
-            self._core.parameter(name)[...] = value
+        for parameter, value in values:
+            parameter[...] = value
         self.push()
         return report
 
@@ -694,13 +697,3 @@ def goes_on(answer: object) -> bool:
     """Whether a callback's answer is anything but False, Python's or NumPy's."""
     is_numpys = getattr(answer, "ndim", None) == 0 and str(getattr(answer, "dtype", "")) == "bool"
     return answer is not False and not (is_numpys and not answer)
-
-
-def _host(value: typing.Any) -> typing.Any:
-    """An array of NumPy from one, a torch tensor (bf16 too) or a list."""
-    import numpy
-
-    if hasattr(value, "detach"):
-        value = value.detach().cpu()
-        return value.float().numpy() if value.is_floating_point() else value.numpy()
-    return numpy.asarray(value)

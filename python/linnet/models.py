@@ -80,69 +80,50 @@ class Model:
         self._core: typing.Any = _linnet.ModelCore(folder, options)
 
     def _stream(
-        self, prompt: str, options: dict[str, typing.Any], chat: bool = False, translates: bool = False
+        self, given: dict[str, typing.Any], options: dict[str, typing.Any], translates: bool = False
     ) -> typing.Any:
-        known: dict[str, typing.Any] = dict(
-            max_tokens=None,
-            temperature=None,
-            top_p=None,
-            top_k=None,
-            min_p=None,
-            repetition_penalty=None,
-            frequency_penalty=None,
-            presence_penalty=None,
-            logit_bias=None,
-            response_format=None,
-            beams=None,
-            stop=None,
-            seed=1,
-            adapter="",
-        )
-        unknown = [name for name in options if name not in known]
-        if unknown:
-            raise TypeError(f"there is no option {unknown[0]!r}; there are {', '.join(known)}")
-        text_of(prompt)
-        known.update({name: value for name, value in options.items() if value is not None})
-        known["beam"] = known.pop("beams")
-        texts = {}
-        for name, value in known.items():
+        """given: the prompt or the messages. With the options they are a line of `linnet generate --jsonl`."""
+        texts = []
+        for name, value in {**given, **options}.items():
+            if value is None:
+                continue
             try:
-                texts[name] = json.dumps(value, default=lambda value: value.item(), allow_nan=False)
+                text = json.dumps(value, default=lambda value: value.item(), allow_nan=False, ensure_ascii=False)
             except (AttributeError, TypeError, ValueError):
                 raise UserError(f"the option {name} is {value!r}, which is none of its values") from None
-        given = ", ".join(f'"{name}": {text}' for name, text in texts.items())
-        return self._core.stream(prompt, "{" + given + "}", chat, translates)
+            texts.append(f"{json.dumps('beam' if name == 'beams' else name)}: {text}")
+        return self._core.stream(text_of("{" + ", ".join(texts) + "}"), translates)
 
     def generate(self, prompt: str, **options: typing.Any) -> str:
         """The text that follows a prompt, or answers it, without the prompt. Options: max_tokens, temperature, top_p,
         top_k, min_p, repetition_penalty, frequency_penalty, presence_penalty, logit_bias (of tokens by id), beams,
-        stop, seed, adapter (the name of one that was loaded as "NAME=FOLDER", or "none"), and response_format, as
-        OpenAI has it; what is not given is as the model's author says."""
-        return typing.cast(str, self._stream(prompt, options).finish())
+        length_penalty (of a search), stop, ignore_end, seed, adapter (the name of one that was loaded as "NAME=FOLDER",
+        or "none"), source_language and target_language (of a translation), and response_format, as OpenAI has it; what
+        is not given is as the model's author says."""
+        return typing.cast(str, self._stream({"prompt": text_of(prompt)}, options).finish())
 
     def stream(self, prompt: str, **options: typing.Any) -> Stream:
         """The same piece by piece, in whole characters."""
-        return Stream(self._stream(prompt, options))
+        return Stream(self._stream({"prompt": text_of(prompt)}, options))
 
     def chat(self, messages: str | typing.Sequence[Message], **options: typing.Any) -> str:
         """The answer to a question, or to a conversation of {"role": ..., "content": ...}, by the chat template."""
-        return typing.cast(str, self._stream(_conversation(messages), options, chat=True).finish())
+        return typing.cast(str, self._stream({"messages": _conversation(messages)}, options).finish())
 
     def stream_chat(self, messages: str | typing.Sequence[Message], **options: typing.Any) -> Stream:
         """The same piece by piece."""
-        return Stream(self._stream(_conversation(messages), options, chat=True))
+        return Stream(self._stream({"messages": _conversation(messages)}, options))
 
     @typing.overload
     def translate(self, text: str, **options: typing.Any) -> str: ...
     @typing.overload
     def translate(self, text: typing.Sequence[str], **options: typing.Any) -> list[str]: ...
     def translate(self, text: str | typing.Sequence[str], **options: typing.Any) -> str | list[str]:
-        """The translation of a text, or of each of a list, which are computed together."""
-        if isinstance(text, str):
-            return "" if not text.strip() else typing.cast(str, self._stream(text, options, translates=True).finish())
+        """The translation of a text, or of each of a list, which are computed together. Options are generate()'s."""
         lines = [text_of(line) for line in _texts(text)]
-        streams = [self._stream(line, options, translates=True) if line.strip() else None for line in lines]
-        return [stream.finish() if stream else "" for stream in streams]
+        streams = [self._stream({"prompt": line}, options, translates=True) if line.strip() else None for line in lines]
+        found = [stream.finish() if stream else "" for stream in streams]
+        return found[0] if isinstance(text, str) else found
 
     def embed(self, texts: str | typing.Sequence[str]) -> typing.Any:
         """Embeddings, a NumPy array float32 [texts, width]; of one text [width]. Texts that are too long are cut. They
@@ -246,8 +227,7 @@ def _texts(texts: str | typing.Sequence[typing.Any]) -> list[typing.Any]:
     return [texts] if isinstance(texts, str) else list(texts)
 
 
-def _conversation(messages: str | typing.Sequence[Message]) -> str:
-    """The messages as JSON."""
+def _conversation(messages: str | typing.Sequence[Message]) -> list[dict[str, str]]:
     if isinstance(messages, str):
         messages = [{"role": "user", "content": messages}]
     if not hasattr(messages, "__iter__"):
@@ -260,7 +240,7 @@ def _conversation(messages: str | typing.Sequence[Message]) -> str:
             raise UserError(f'message {i} is {message!r}; a dict with "role" and "content" is wanted')
         if message.get("content") is None and not message.get("tool_calls"):
             raise UserError(f'message {i} has no "content"')
-    return json.dumps([dict(message) for message in listed], ensure_ascii=False)
+    return [dict(message) for message in listed]
 
 
 def load(

@@ -11,7 +11,7 @@ import time
 import typing
 
 from . import _linnet
-from .calls import call, path_of
+from .calls import call, is_utf8, path_of
 from .errors import UserError
 from .learner import goes_on
 
@@ -121,13 +121,15 @@ def _text(value: typing.Any) -> str:
 
 
 def _plain(value: typing.Any, where: str) -> typing.Any:
-    """A cell as JSON has it. One without a value is a mistake in the data."""
+    """A cell as JSON has it. One without a value, and bytes, are mistakes in the data."""
     if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:
         value = value.item()
     if hasattr(value, "tolist"):
         value = value.tolist()
-    if value is None or value != value:
+    if value is None or (value != value) is not False:  # NaN, NaT and pandas.NA, which is equal to nothing
         raise UserError(f"{where} has no value")
+    if isinstance(value, (bytes, bytearray)):
+        raise UserError(f"{where} is {type(value).__name__}; a text is wanted, as decode() makes it")
     return value
 
 
@@ -148,6 +150,7 @@ def _named(feature: typing.Any, cell: typing.Any) -> typing.Any:
 
 def _records(data: typing.Any) -> list[dict[str, typing.Any]] | None:
     """Rows by name, of a list of dicts, a dict of columns, pandas or datasets; None for anything else."""
+    rows: typing.Sequence[dict[str, typing.Any]] = ()
     if hasattr(data, "column_names"):  # datasets.Dataset
         features = getattr(data, "features", None) or {}
         columns: typing.Any = {
@@ -158,16 +161,18 @@ def _records(data: typing.Any) -> list[dict[str, typing.Any]] | None:
     elif isinstance(data, dict):
         columns = data
     elif isinstance(data, (list, tuple)) and data and all(isinstance(row, dict) for row in data):
-        return [{key: _plain(value, f'row {i}, "{key}"') for key, value in row.items()} for i, row in enumerate(data)]
+        rows, columns = data, {}
     else:
         return None
+    for name, column in columns.items():
+        if isinstance(column, (str, bytes)) or not hasattr(column, "__len__"):
+            raise UserError(f'the column "{name}" is a {type(column).__name__}; a list of cells is wanted')
     if len({len(column) for column in columns.values()}) > 1:
         lengths = ", ".join(f'"{name}" {len(column)}' for name, column in columns.items())
         raise UserError(f"the columns have different lengths: {lengths}")
-    return [
-        {key: _plain(cell, f'row {i}, "{key}"') for key, cell in zip(columns, row)}
-        for i, row in enumerate(zip(*columns.values()))
-    ]
+    if columns:
+        rows = [dict(zip(columns, row)) for row in zip(*columns.values())]
+    return [{key: _plain(cell, f'row {i}, "{key}"') for key, cell in row.items()} for i, row in enumerate(rows)]
 
 
 # Names of the cells of rows without names, by task and number of cells.
@@ -192,7 +197,7 @@ def _rows(data: typing.Any) -> list[list[typing.Any]]:
     for i, row in enumerate(data):
         if not hasattr(row, "__iter__"):
             raise UserError(f"row {i} is a {type(row).__name__}; a text, a tuple or a dict is wanted")
-        cells = [row] if isinstance(row, str) else list(row)
+        cells = [row] if isinstance(row, (str, bytes)) else list(row)
         rows.append([_plain(cell, f"row {i}, value {k}") for k, cell in enumerate(cells)])
     if not rows or len({len(row) for row in rows}) != 1:
         raise UserError("the data has no rows, or rows of different lengths")
@@ -222,7 +227,7 @@ def _renamed(task: str, records: list[dict[str, typing.Any]]) -> list[dict[str, 
 
 def _picture(cell: typing.Any, row: int) -> str:
     """The path of a row's picture from the working directory on, as that of a table begins at the table's folder."""
-    if not isinstance(cell, (str, bytes, os.PathLike)):
+    if not isinstance(cell, (str, os.PathLike)):
         raise UserError(
             f"row {row} has a {type(cell).__name__} for its picture; pictures are given by path, and a linnet.Learner "
             "trains on arrays"
@@ -230,9 +235,7 @@ def _picture(cell: typing.Any, row: int) -> str:
     return os.path.abspath(path_of(cell))
 
 
-def _data_file(
-    task: str, data: typing.Any, name: str, run: str | None, chosen: bool = False, text_column: str = ""
-) -> str:
+def _data_file(task: str, data: typing.Any, name: str, run: str, chosen: bool = False, text_column: str = "") -> str:
     """A path as it is; else a file of the data. Rows whose names are known are JSON lines, which keep texts as they
     are; of others one column is a text, more are separated by tabs. chosen: the settings name columns, and text_column
     the one of texts or pictures."""
@@ -240,7 +243,6 @@ def _data_file(
         return path_of(data)
     if hasattr(data, "__next__"):  # an iterator, which can be read once
         data = list(data)
-    folder = (os.path.normpath(run) if run else os.path.join("runs", "data")) + ".data"
     rows: list[list[typing.Any]] = []
     records = _records(data)
     if records is None:
@@ -249,8 +251,7 @@ def _data_file(
             rows = [[_picture(row[0], i), *row[1:]] for i, row in enumerate(rows)]
         fields = None if chosen else _FIELDS.get(task, {}).get(len(rows[0]))
         if fields:
-            texts = [[_cell(field, cell) for field, cell in zip(fields, row)] for row in rows]
-            records = [dict(zip(fields, row)) for row in texts]
+            records = [{field: _cell(field, cell) for field, cell in zip(fields, row)} for row in rows]
     elif records:
         records = records if chosen else _renamed(task, records)
         usual = (key for key in records[0] if key.lower() in _IMAGE_COLUMNS)
@@ -260,16 +261,27 @@ def _data_file(
             ]
     else:
         raise UserError("the data has no rows")
-    os.makedirs(folder, exist_ok=True)
     if records is not None:
-        path = os.path.join(folder, name + ".jsonl")
-        lines = [json.dumps(record, ensure_ascii=False) for record in records]
+        ending, lines = ".jsonl", [_json_line(record, i) for i, record in enumerate(records)]
     else:
-        path = os.path.join(folder, name + (".txt" if len(rows[0]) == 1 else ".tsv"))
+        ending = ".txt" if len(rows[0]) == 1 else ".tsv"
         lines = ["\t".join(" ".join(str(cell).split()) for cell in row) for row in rows]
+    for i, line in enumerate(lines):
+        if not is_utf8(line):
+            raise UserError(f"row {i} has half of a pair of surrogates, which is no character")
+    folder = os.path.normpath(run) + ".data"
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, name + ending)
     with open(path, "w", encoding="utf-8") as file:
         file.writelines(line + "\n" for line in lines)
     return path
+
+
+def _json_line(record: dict[str, typing.Any], row: int) -> str:
+    try:
+        return json.dumps(record, ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"row {row} has a cell that is no text, number or list of them: {error}") from None
 
 
 def _choice(
@@ -279,25 +291,20 @@ def _choice(
     test: typing.Any,
     source: typing.Any,
     target: typing.Any,
-    run: str | None,
+    run: str,
     short: dict[str, typing.Any],
     settings: dict[str, typing.Any],
 ) -> dict[str, typing.Any]:
     name = path_of(task)
-    choice: dict[str, typing.Any] = dict(config=TASKS.get(name, name), data="", source="", target="", settings=[])
+    choice: dict[str, typing.Any] = dict(config=TASKS.get(name, name), source="", target="", settings=[])
     chosen = any(key.endswith("_column") for key in settings)
     text_column = str(settings.get("text_column", ""))
-    if data is not None:
-        choice["data"] = _data_file(name, data, "train", run, chosen, text_column)
+    for split, file, value in (("data", "train", data), ("valid", "valid", valid), ("test", "test", test)):
+        choice[split] = "" if value is None else _data_file(name, value, file, run, chosen, text_column)
     if source is not None or target is not None:
         if source is None or target is None:
             raise UserError("source and target go together")
         choice.update(source=_data_file(name, source, "source", run), target=_data_file(name, target, "target", run))
-    for split, value in (("valid", valid), ("test", test)):
-        if value is not None:
-            path = _data_file(name, value, split, run, chosen, text_column)
-            is_text = name in ("language", "chat", "masked") or path.endswith(".txt")
-            choice["settings"].append(f"{split}_{'text' if is_text else 'tsv'}={path}")
     for key, value in settings.items():
         key = {"model_from": "model.from"}.get(key, key)
         if isinstance(value, (bytes, os.PathLike)):
@@ -496,11 +503,9 @@ def evaluate(
 
 def read_metrics(run: str | os.PathLike[str]) -> list[dict[str, typing.Any]]:
     """The lines of a run's metrics.jsonl, one for each step that was logged."""
-    import json
-
     run = path_of(run)
     try:
-        with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
-            return [json.loads(line) for line in file]
+        with open(os.path.join(run, "metrics.jsonl"), "rb") as file:
+            return [json.loads(line) for line in file if line.endswith(b"\n")]  # the last one may be half-written
     except OSError:
         raise UserError(f"'{run}' is no run: it has no metrics.jsonl") from None

@@ -118,6 +118,16 @@ def test_state_dict_round_trip() -> None:
     assert second.load_state_dict({"scale": np.ones(1), "other": np.ones(1)}, strict=False).unused == ["other"]
 
 
+@pytest.mark.parametrize("wrong", [["a", "b"], np.ones(2, complex), [[1.0], [1.0, 2.0]], None])
+def test_a_state_that_is_wrong_changes_nothing(wrong: typing.Any) -> None:
+    net = ln.Linear(3, 2)
+    learner = ln.Learner(net, lambda x: net(x).sum(), {"x": X[:4]})
+    before = learner.state_dict()["weight"].copy()
+    with pytest.raises(ln.UserError, match='^"bias" '):
+        learner.load_state_dict({"weight": np.full_like(before, 7), "bias": wrong})
+    np.testing.assert_array_equal(learner.state_dict()["weight"], before)
+
+
 def test_fit_validates_and_calls_back() -> None:
     learner = learner_of(optimizer=ln.Adam())
     events: list[ln.FitEvent] = []
@@ -552,6 +562,11 @@ def test_fit_and_evaluate_convert_as_steps_do() -> None:
     assert learner.evaluate({**others, "labels": np.zeros(8)}).count == 8
     with pytest.raises(ln.UserError, match="fractional"):
         learner.evaluate({**others, "labels": np.full(8, 0.5)})
+    with pytest.raises(ln.UserError, match=r'"labels" has the integer 2147483648\.0, which does not fit int32'):
+        learner.step({**batch, "labels": np.full(4, 2**31, np.float32)}, rate=0)
+    for call in (learner.evaluate, lambda data: learner.fit(batch, validation=data)):
+        with pytest.raises(ln.NumericError, match="the loss counts no row; are all its labels negative"):
+            call({**batch, "labels": np.full(4, -1)})
 
 
 def test_false_of_numpy_stops() -> None:

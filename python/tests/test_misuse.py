@@ -524,12 +524,13 @@ NAMED: dict[str, tuple[typing.Callable[[], typing.Any], str]] = {
     "a prediction without outputs": (lambda: recorded(lambda net, x: net(x).sum()).predict(X), "has no outputs"),
     "a layout that is none": (lambda: good().state_dict(layout="tosch"), "no layout 'tosch'"),
     "a layout of a state that is none": (lambda: good().load_state_dict({}, layout="Torch"), "no layout 'Torch'"),
+    "a fit of no epochs": (lambda: good().fit({"x": X}, epochs=0), "epochs must be at least 1"),
     "metrics without validation": (lambda: good().fit({"x": X}, metrics=["accuracy"]), "needs validation data"),
     "a filter of three sizes": (lambda: ln.Conv2d(2, 3, (1, 2, 3)), r"\(rows, columns\), and \(1, 2, 3\) was given"),
     "a loop over a tensor": (lambda: recorded(RECORDED["loop over a tensor"]), r"split\(x, sizes, axis\) cuts it"),
     "a mean over rows without rows": (
         lambda: ln.Learner(net := Net(), lambda x: ln.mse_loss(net.fc.weight, net.fc.weight * x), {"x": np.float32(1)}),
-        "no field of the batch has rows",
+        "no input before has any",
     ),
     "rows that are numbers": (lambda: ln.train("language", [1, 2], "run"), "row 0 is a int"),
     "data that is a number": (lambda: ln.train("language", 3, "run"), "the data is a int"),
@@ -704,3 +705,7 @@ def test_messages_speak_of_arguments_and_not_of_options() -> None:
         ln.train("translate", [("a", "b")] * 40, "run")
     with pytest.raises(ln.UserError, match="^no_key=1: unknown key"):
         ln.train("translate", [("a", "b")] * 40, "other", no_key=1)
+    with pytest.raises(ln.UserError, match="; text_column= and label_column= say which$"):
+        ln.plan("classify", {name: ["x", "y"] for name in "abc"})
+    with pytest.raises(ln.UserError, match='is called "--set rate"'):  # what the user wrote stays
+        ln.plan("--set rate")

@@ -135,6 +135,11 @@ def test_options_that_are_none_of_their_values(llama: str) -> None:
     for options in (dict(temperature=float("nan")), dict(max_tokens=object())):
         with pytest.raises(ln.UserError, match=f"the option {next(iter(options))} is "):
             model.generate("5", **options)
+    ended = model.generate("5", max_tokens=20, temperature=0)
+    assert len(model.generate("5", max_tokens=20, temperature=0, ignore_end=True)) > len(ended)
+    assert model.generate("5", max_tokens=2, temperature=0, length_penalty=2) == text
+    with pytest.raises(ln.UserError, match=r'no setting "max_token" \(did you mean "max_tokens"\?\)'):
+        model.generate("5", max_token=2)
     with pytest.raises(ln.UserError, match="is the folder that the model is read from"):
         model.save_pretrained(llama)
     model.close()

@@ -1,5 +1,7 @@
 """Training by tasks."""
 
+from __future__ import annotations
+
 import json
 import os
 import pathlib
@@ -34,7 +36,9 @@ def test_train_resume_report_evaluate() -> None:
     assert ln.evaluate("run").count == ln.evaluate("run", split="valid").count
     assert ln.evaluate("run", split="valid").loss == pytest.approx(ln.evaluate("run", split="valid").loss)
     with ln.load("run") as model:
-        assert model.info["kind"] == "translation" and isinstance(model.translate(["a i", ""])[1], str)
+        assert model.info["kind"] == "translation" and model.translate(["a i", ""])[1] == ""
+        with pytest.raises(ln.UserError, match="the model has no tokens of languages"):
+            model.translate("a i", target_language="deu_Latn")
 
 
 def test_false_stops_and_the_run_is_saved() -> None:
@@ -198,10 +202,52 @@ def test_texts_keep_their_whitespace_and_may_come_from_a_generator() -> None:
         assert [tuple(json.loads(line).values()) for line in file] == rows
 
 
+class NotKnown:
+    """As pandas.NA, whose comparisons are neither true nor false."""
+
+    def __ne__(self, other: object) -> NotKnown:  # type: ignore[override]
+        return self
+
+    def __bool__(self) -> bool:
+        raise TypeError("boolean value of NA is ambiguous")
+
+
 def test_a_cell_without_a_value_is_named() -> None:
     for rows in ([("a", "x"), ("b", None)], [{"text": "a", "label": 1}, {"text": "b", "label": float("nan")}]):
         with pytest.raises(ValueError, match=r"row 1, .* has no value"):
             ln.train("classify", rows, "run", steps=1)
+
+
+@pytest.mark.parametrize(
+    "data, message",
+    [
+        ([b"ab", b"cd"], "row 0, value 0 is bytes; a text is wanted"),
+        ([{"text": b"ab", "label": "x"}], 'row 0, "text" is bytes; a text is wanted'),
+        ({"text": "abc", "label": "xyz"}, 'the column "text" is a str; a list of cells is wanted'),
+        ([{"text": "a\ud800b", "label": "x"}], "row 0 has half of a pair of surrogates"),
+        ([{"text": "a", "label": object()}], "row 0 has a cell that is no text, number or list of them"),
+        ([{"text": "a", "label": NotKnown()}], 'row 0, "label" has no value'),
+    ],
+)
+def test_cells_that_are_no_texts_are_named(data: typing.Any, message: str) -> None:
+    with pytest.raises(ln.UserError, match=message):
+        ln.plan("classify", data)
+
+
+def test_valid_and_test_go_to_the_keys_of_the_task() -> None:
+    rows = [{"text": f"word{i} again and again"} for i in range(40)]
+    small: dict[str, typing.Any] = dict(d_model=16, num_heads=2, num_layers=1, context=16, tokenizer="char")
+    ln.train("text", rows, "run", valid=rows, test=rows, steps=1, batch=4, **small)
+    pathlib.Path("rows.txt").write_text("".join(f"word{i % 2} again {i}\t{i % 2}\n" for i in range(40)))
+    ln.train("classify", "rows.txt", "classes", valid="rows.txt", test="rows.txt", steps=1, num_layers=0)
+    for run, keys in (("run", ("valid_text", "test_text")), ("classes", ("valid_tsv", "test_tsv"))):
+        settings = pathlib.Path(run, "config.toml").read_text()
+        assert all(re.search(f'^{key} = ".+"', settings, re.M) for key in keys), settings
+
+
+def test_a_line_of_the_metrics_that_is_half_written_is_left_out() -> None:
+    pathlib.Path("metrics.jsonl").write_bytes(b'{"step": 1}\n{"step": 2}\n{"st')
+    assert ln.read_metrics(".") == [{"step": 1}, {"step": 2}]
 
 
 def write_picture(path: str, color: int) -> None:

@@ -197,7 +197,7 @@ Config load_config(const std::string& path_or_preset);
 Config parse_config(std::string_view toml, const std::string& name);
 
 // Sets one "key=value", with or without section, as --set does: "model.d_model=64". `shown`: what the user wrote, for
-// messages; empty: --set and key_and_value.
+// messages; empty: key_and_value.
 void set_value(Config& config, const std::string& key_and_value, const std::string& shown = "");
 
 // Checks all ranges again, and the rules between keys. Call it before anything is built.

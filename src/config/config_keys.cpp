@@ -279,11 +279,11 @@ void check_setting_belongs(const Config& config, const std::string& key_and_valu
   const std::vector<const ConfigKey*> keys = keys_of_setting(key_and_value);
   for (const ConfigKey* key : keys)
     if (folder_decides(*key, config))
-      fail_user("--set ", key_and_value, ": the model folder decides \"", key->name, "\" (model.from = \"",
-          config.model.from, "\")");
+      fail_user(
+          key_and_value, ": the model folder decides \"", key->name, "\" (model.from = \"", config.model.from, "\")");
   if (std::ranges::any_of(keys, [&](const ConfigKey* key) { return key_belongs(*key, config); })) return;
   for (const ConfigKey* key : keys)
     if (std::string_view(key->name) != "batch_tokens" || config.data.batch_tokens != 0)
-      fail_key("--set " + key_and_value + ": ", *key, config);
+      fail_key(key_and_value + ": ", *key, config);
 }
 }  // namespace linnet

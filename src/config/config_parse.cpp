@@ -239,7 +239,7 @@ Config load_config(const std::string& path_or_preset) {
 }
 
 void set_value(Config& config, const std::string& key_and_value, const std::string& shown) {
-  const std::string where = (shown.empty() ? "--set " + key_and_value : shown) + ": ";
+  const std::string where = (shown.empty() ? key_and_value : shown) + ": ";
   if (const size_t bad = invalid_utf8_at(key_and_value); bad != std::string::npos)
     fail_user("--set: byte ", bad + 1, " of its argument is not valid UTF-8");
   const size_t equals = key_and_value.find('=');

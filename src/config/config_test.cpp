@@ -70,7 +70,7 @@ TEST(Config, ShortFormsYieldToTheKeysTheyStandFor) {
 TEST(Config, KeysOfOtherTasksAreRefused) {
   Config mnist = load_config("mnist");
   EXPECT_EQ(error_of([&] { check_setting_belongs(mnist, "dropout=0.1"); }),
-      "--set dropout=0.1: task = \"images\" with architecture = \"cnn\" has no \"dropout\"; in [model] it has "
+      "dropout=0.1: task = \"images\" with architecture = \"cnn\" has no \"dropout\"; in [model] it has "
       "architecture, from, filters");
   EXPECT_PRED2(
       has_text, error_of([&] { check_setting_belongs(mnist, "num_layers=6"); }), "has no \"num_encoder_layers\"");
@@ -90,7 +90,7 @@ TEST(Config, KeysOfOtherTasksAreRefused) {
 TEST(Config, SettingsThatTheModelFolderDecidesAreRefused) {
   Config chat = load_config("chat");
   EXPECT_EQ(error_of([&] { check_setting_belongs(chat, "dropout=0.3"); }),
-      "--set dropout=0.3: the model folder decides \"dropout\" (model.from = \"models/chat\")");
+      "dropout=0.3: the model folder decides \"dropout\" (model.from = \"models/chat\")");
   for (const char* setting : {"model.d_model=64", "num_layers=2", "max_seq_len=64", "tie_head=true"})
     EXPECT_PRED2(has_text, error_of([&] { check_setting_belongs(chat, setting); }), "the model folder decides");
   for (const char* setting : {"architecture=llama", "model.from=b", "context=64", "lora.rank=2"})
@@ -201,13 +201,13 @@ TEST(Config, SetTakesPlainAndPrefixedKeys) {
 }
 
 TEST(Config, SetNamesItsArgument) {
-  EXPECT_EQ(set_error("learning_rat=1"),
-      "--set learning_rat=1: unknown key \"learning_rat\" (did you mean \"learning_rate\"?)");
-  EXPECT_EQ(set_error("d_model"), "--set d_model: expected key=value");
-  EXPECT_EQ(set_error("d_model=big"), "--set d_model=big: \"d_model\" must be a whole number, got \"big\"");
-  EXPECT_EQ(set_error("d_model="), "--set d_model=: \"d_model\" must be a whole number, got \"\"");
-  EXPECT_EQ(set_error("d_model=6x"), "--set d_model=6x: \"d_model\" must be a whole number, got \"6x\"");
-  EXPECT_EQ(set_error("tie_head=yes"), "--set tie_head=yes: \"tie_head\" must be true or false, got \"yes\"");
+  EXPECT_EQ(
+      set_error("learning_rat=1"), "learning_rat=1: unknown key \"learning_rat\" (did you mean \"learning_rate\"?)");
+  EXPECT_EQ(set_error("d_model"), "d_model: expected key=value");
+  EXPECT_EQ(set_error("d_model=big"), "d_model=big: \"d_model\" must be a whole number, got \"big\"");
+  EXPECT_EQ(set_error("d_model="), "d_model=: \"d_model\" must be a whole number, got \"\"");
+  EXPECT_EQ(set_error("d_model=6x"), "d_model=6x: \"d_model\" must be a whole number, got \"6x\"");
+  EXPECT_EQ(set_error("tie_head=yes"), "tie_head=yes: \"tie_head\" must be true or false, got \"yes\"");
   EXPECT_PRED2(has_text, set_error("model.learning_rate=1"), "belongs in [train]");
   EXPECT_PRED2(has_text, set_error("dropout=nan"), "must be at least 0 and below 1, got nan");
   EXPECT_PRED2(has_text, set_error("d_model=99999999999999999999"), "must be a whole number");

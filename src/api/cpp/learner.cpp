@@ -51,6 +51,10 @@ void check_fit_options(const FitOptions& options) {
     fail_user("fit() needs epochs, max_steps and patience that are not negative");
   if (options.patience > 0 && !options.validation) fail_user("fit() with patience needs validation data");
 }
+
+void check_count(const std::string& where, int64_t count) {
+  if (count == 0) throw Error(ErrorKind::kNumeric, where + ": the loss counts no row; are all its labels negative?");
+}
 }  // namespace
 
 void Learner::State::fail_kind(const Arrays& batch, const char* does) const {
@@ -154,7 +158,7 @@ LossTotal Learner::State::evaluate(const BatchKind& kind, int64_t batch) {
 }
 
 void Learner::State::check_step(double rate, size_t micro_batches) const {
-  if (!options.training) fail_user("the learner was constructed with training = false and takes no steps");
+  if (!options.training) fail_user("the learner was constructed without training and takes no steps");
   if (!std::isfinite(rate) || rate < 0)
     fail_user("the learning rate is ", rate, "; it must be finite and not negative");
   if (micro_batches != static_cast<size_t>(options.accumulate))
@@ -312,6 +316,7 @@ Evaluation Learner::evaluate(
     }
   }
   loader.seek(before);
+  check_count("evaluation", evaluation.count);
   evaluation.loss = sum / static_cast<double>(evaluation.count);
   for (size_t m = 0; m < metrics.size(); ++m)
     evaluation.metrics[metrics[m].name] = parts[m].count > 0 ? parts[m].sum / parts[m].count : 0;
@@ -408,7 +413,6 @@ Rate::Rate(std::function<double(int64_t)> rate) : rate_(std::move(rate)) {
 FitReport Learner::fit(Loader& loader, const FitOptions& options) {
   check_fit_options(options);
   State& s = state();
-  const auto accumulate = static_cast<size_t>(s.options.accumulate);
   FitReport report;
   std::vector<float> best_weights;
   int64_t worse = 0;
@@ -419,7 +423,7 @@ FitReport Learner::fit(Loader& loader, const FitOptions& options) {
   };
   const int64_t epochs = options.epochs > 0 ? options.epochs : options.max_steps > 0 ? options.max_steps : 1;
   const int64_t last_epoch = loader.position().epoch + epochs;
-  std::vector<Arrays> micro(accumulate);
+  std::vector<Arrays> micro(s.options.accumulate > 1 ? static_cast<size_t>(s.options.accumulate) : 0);
   while (go_on && loader.position().epoch < last_epoch) {
     const int64_t epoch = loader.position().epoch;
     LossTotal total{};
@@ -429,10 +433,8 @@ FitReport Learner::fit(Loader& loader, const FitOptions& options) {
       for (Arrays& batch : micro) batch = loader.next();
       event.step = s.steps + 1;
       event.rate = options.rate(event.step);
-      event.result = step(micro, event.rate);
-      if (event.result.count == 0)
-        throw Error(ErrorKind::kNumeric, "step " + std::to_string(event.step) +
-                                             ": the loss counts no row of the batch; are all its labels negative?");
+      event.result = micro.empty() ? step(loader.next(), event.rate) : step(micro, event.rate);
+      check_count("step " + std::to_string(event.step), event.result.count);
       if (!event.result.finite && !event.result.skipped)
         throw Error(ErrorKind::kNumeric,
             "step " + std::to_string(event.step) + ": loss or gradient is not finite; first in " + diagnose());

@@ -91,7 +91,7 @@ void check_strict(const std::string& path, const LoadReport& report) {
 
 void check_key(const std::string& path, const Metadata& metadata, const std::string& key, const std::string& expected) {
   const auto found = metadata.find(key);
-  if (found == metadata.end()) fail_user(path, ": not a state that Learner::save_state() wrote");
+  if (found == metadata.end()) fail_user(path, ": not a state that save_state() wrote");
   if (found->second != expected)
     fail_user(path, ": the state was saved with ", key.substr(key.find('.') + 1), " ",
         found->second.empty() ? "of default settings" : found->second, ", the learner has ",

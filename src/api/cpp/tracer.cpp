@@ -90,7 +90,7 @@ Tensor Tracer::input(const std::string& name, const TensorType& type) {
 
 Tensor Tracer::row_mask() {
   const int64_t rows = most_rows(types_ ? *types_ : declared(trace_->graph()));
-  if (rows == 0) fail_user("row_mask() and sample_count() come after an input that has rows");
+  if (rows == 0) fail_user("the rows of the batch are counted, and no input before has any");
   return trace_->input(kRowMask, {trace_->options().dtype, {rows}});
 }
 

@@ -14,7 +14,6 @@
 #include "api/python/python.h"
 #include "base/fail.h"
 #include "base/files.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "config/hints.h"
 #include "serving/loaded/loaded_model.h"
@@ -30,9 +29,10 @@ namespace linnet::python {
 namespace {
 ConfigChoice choice_of(const nb::dict& given) {
   ConfigChoice choice;
-  read_options(given, "config", choice.config, "settings", choice.settings, "data", choice.data, "source",
-      choice.source, "target", choice.target, "steps", choice.steps, "epochs", choice.epochs, "batch", choice.batch,
-      "rate", choice.learning_rate, "threads", choice.threads, "device", choice.device, "memory", choice.memory);
+  read_options(given, "config", choice.config, "settings", choice.settings, "data", choice.data, "valid", choice.valid,
+      "test", choice.test, "source", choice.source, "target", choice.target, "steps", choice.steps, "epochs",
+      choice.epochs, "batch", choice.batch, "rate", choice.learning_rate, "threads", choice.threads, "device",
+      choice.device, "memory", choice.memory);
   return choice;
 }
 
@@ -257,23 +257,10 @@ nb::object rows_of(PyModel& model, const std::shared_ptr<RowWorker>& worker, con
   return numpy_of(std::move(outcome.rows), {static_cast<int64_t>(texts.size()), width});
 }
 
-// Options are JSON, as in a request to the server.
-TextRequest request_of(const std::string& prompt, bool chat, const std::string& given) {
-  TextRequest request{.where = "the prompt"};
-  (chat ? request.messages : request.prompt) = prompt;
-  const Json json = Json::parse(given, "the options:", JsonLimits::request());
-  const JsonObject options(json, "");
-  read_text_options(options, request.options);
-  request.options.seed = static_cast<uint64_t>(*options.integer("seed", 0, INT64_MAX));
-  request.options.adapter = options.text("adapter");
-  return request;
-}
-
-std::unique_ptr<PyStream> stream(
-    PyModel& model, const std::string& prompt, const std::string& options, bool chat, bool translates) {
+std::unique_ptr<PyStream> stream(PyModel& model, const std::string& given, bool translates) {
   const std::shared_ptr<TextWorker> worker = model.writer();
   auto& writer = worker->model();
-  const TextRequest request = request_of(prompt, chat, options);
+  const TextRequest request = parse_text_request(given, {}, "the prompt");
   if (translates && !writer.answers()) fail_user("'", model.folder(), "' translates no texts; its kind is language");
   TextJob job = translates ? writer.prepare_translation(request) : writer.prepare(request);
   if (const std::string beams = std::to_string(job.choice.beams); job.choice.beams > writer.beams())

@@ -49,6 +49,10 @@ Config ConfigChoice::load(bool resume) const {
     loaded.data.train_target = target;
   }
   for (const std::string& setting : settings) set_value(loaded, setting);
+  std::vector<std::string> all_settings = settings;
+  const std::string ending = task_row(loaded).data == &DataConfig::text ? "_text=" : "_tsv=";
+  if (!valid.empty()) set_value(loaded, all_settings.emplace_back("valid" + ending + valid));
+  if (!test.empty()) set_value(loaded, all_settings.emplace_back("test" + ending + test));
   for (const auto& [option, key, value] : {std::tuple{"--steps", "max_steps", &steps},
            {"--epochs", "max_epochs", &epochs}, {"--batch", "batch_size", &batch},
            {"--lr", "learning_rate", &learning_rate}, {"--text-column", "text_column", &text_column},
@@ -67,7 +71,7 @@ Config ConfigChoice::load(bool resume) const {
   if (!isa.empty()) loaded.train.isa = isa;
   if (!device.empty()) loaded.train.device = device;
   validate(loaded);
-  for (const std::string& setting : settings) check_setting_belongs(loaded, setting);
+  for (const std::string& setting : all_settings) check_setting_belongs(loaded, setting);
   // Not checked: presets and runs, whose keys the user did not choose.
   if (!resume && !is_preset(config) && !is_folder(config)) check_keys_belong(loaded);
   return loaded;

@@ -7,6 +7,7 @@ struct ConfigChoice {
   std::string config;                 // a file, a preset, or a run folder
   std::vector<std::string> settings;  // key=value
   std::string data, source, target;   // --data, --source, --target
+  std::string valid, test;            // Python's valid= and test=, for the keys that the task has
   // Short options as written.
   std::optional<std::string> steps, epochs, batch, learning_rate, text_column, pair_column, label_column;
   int threads = 0;

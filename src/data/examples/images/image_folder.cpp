@@ -129,7 +129,7 @@ ImageInfo common_info(const std::vector<std::string>& files, int64_t size, Threa
     const ImageInfo& info = infos[i];
     if (size == 0 && (info.height != common.height || info.width != common.width))
       fail_user("'", files[i], "' is ", size_text(info), " pixels, but '", files[0], "' is ", size_text(common),
-          ": image_size makes them alike (--set image_size=64)");
+          ": one size for all makes them alike (image_size=64)");
     common.channels = std::max(common.channels, info.channels);
   }
   if (size > 0) common.height = common.width = size;

@@ -112,7 +112,7 @@ TEST_F(ImageFolderTest, WhatIsWrongIsNamed) {
   grey("a/1.png", 1);
   image("a/2.png", 2, 2, 1, Pixels(4, 1));
   EXPECT_EQ(error_of([&] { read_image_folder(folder_); }),
-      "'a/2.png' is 2x2 pixels, but 'a/1.png' is 3x2: image_size makes them alike (--set image_size=64)");
+      "'a/2.png' is 2x2 pixels, but 'a/1.png' is 3x2: one size for all makes them alike (image_size=64)");
   write("a/2.png", "\x89PNG\r\n\x1a\nrubbish");
   EXPECT_NE(error_of([&] { read_image_folder(folder_); }).find("'a/2.png' cannot be decoded as PNG, JPEG or BMP"),
       std::string::npos);
