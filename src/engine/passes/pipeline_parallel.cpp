@@ -219,7 +219,7 @@ StageEnds append_of_stage(const Graph& whole, std::span<const ValueId> results, 
     }
     const ScopeId outer = graph.enter_scope(whole.scope_path(node.scope));
     const std::vector<Tensor> out = graph.add(*node.op, in, node.attrs, node.where);
-    graph.leave_scope(outer);
+    graph.set_scope(outer);
     for (size_t i = 0; i < out.size(); ++i) values[node.out[i]] = out[i];
   }
   if (!rank.is_last()) {

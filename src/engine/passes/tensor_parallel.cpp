@@ -137,7 +137,7 @@ class Appender {
     std::vector<Tensor> in;
     for (size_t i = 0; i < node.in.size(); ++i) in.push_back(operand(node.in[i], rule.in[i], is_divided));
     const std::vector<Tensor> out = graph_.add(*node.op, in, rule.attrs, node.where);
-    graph_.leave_scope(outer);
+    graph_.set_scope(outer);
     for (size_t i = 0; i < out.size(); ++i) {
       const TensorType& type = whole_.value(node.out[i]).type;
       if (out[i].shape() != local_shape(type.shape, rule.out[i], division_.rank))
