@@ -206,8 +206,7 @@ double change_of_loss(CheckSubject& subject, const CheckSequence& sequence, Posi
 }
 
 const CheckSequence* causal_sequence(const CheckSubject& subject) {
-  const auto found = std::ranges::find_if(subject.sequences, [](const auto& s) { return !s.targets.empty(); });
-  return found == subject.sequences.end() ? nullptr : &*found;
+  return find_item(subject.sequences, true, [](const CheckSequence& sequence) { return !sequence.targets.empty(); });
 }
 
 // The middle of the longest row, or of the positions that have a target.
