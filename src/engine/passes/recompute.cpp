@@ -225,10 +225,8 @@ class KeptParts {
   static constexpr double kLeastStep = 1.0 / 16;  // of the work of computing the whole block again
 
   double bytes(NodeId id) const {
-    size_t sum = 0;
-    for (const ValueId out : graph_.node(id).out)
-      if (!outlives_.contains(out)) sum += graph_.value(out).type.bytes();
-    return static_cast<double>(sum);
+    return sum_of<double>(
+        graph_.node(id).out, [&](ValueId out) { return outlives_.contains(out) ? 0 : graph_.value(out).type.bytes(); });
   }
 
   // The cost of recomputing what the backward pass needs and is not kept.
