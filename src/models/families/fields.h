@@ -182,4 +182,16 @@ template <class Config> Field<Config> multiple(
     if (!file.has(unless)) check_multiple(file, key, config.*member, of, config.*divisor);
   }};
 }
+
+// The keys of a model's width, of its heads, which divide it, of its layers and, unless null, of the feed-forward.
+struct SizeKeys {
+  const char *width = "hidden_size", *heads = "num_attention_heads", *layers = "num_hidden_layers",
+             *hidden = "intermediate_size";
+};
+template <class Config> Field<Config> size_fields(const SizeKeys& keys = {}, Range layers = kLayers) {
+  Fields<Config> fields{field(keys.width, &Config::width, kWidths), field(keys.heads, &Config::heads, kSizes),
+      multiple(keys.width, &Config::width, keys.heads, &Config::heads), field(keys.layers, &Config::layers, layers)};
+  if (keys.hidden) fields.push_back(field(keys.hidden, &Config::hidden, kSizes));
+  return all_of(std::move(fields));
+}
 }  // namespace linnet
