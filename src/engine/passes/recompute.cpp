@@ -339,17 +339,12 @@ class Recompute {
 NodeId find_loss(const Graph& graph) {
   for (const GraphOutput& output : graph.outputs())
     if (output.name == kLoss) return graph.value(output.value).producer;
-  const auto state = graph.find_input(kLoss);
-  if (!state) return kNone;
-  for (const StateUpdate& update : graph.updates()) {
-    const NodeId sum = graph.value(update.value).producer;
-    if (update.state != *state || sum == kNone) continue;
-    // The sum may include the node before it.
-    NodeId last = kNone;
-    for (const ValueId in : graph.node(sum).in) last = std::max(last, graph.value(in).producer);
-    return last;
-  }
-  return kNone;
+  const StateUpdate* update = find_item(graph.updates(), graph.find_input(kLoss), &StateUpdate::state);
+  const Node* sum = update ? producer_of(graph, update->value) : nullptr;
+  NodeId last = kNone;  // which the sum may include
+  if (sum)
+    for (const ValueId in : sum->in) last = std::max(last, graph.value(in).producer);
+  return last;
 }
 
 std::vector<Block> find_blocks(const Graph& graph) {
