@@ -77,6 +77,7 @@ Json profile_of(const std::string& text) {
   Json profile = object_of(text);
   if (!profile.contains("rows") || !profile["rows"].is_array()) return nullptr;
   Json& rows = profile["rows"];
+  if (!std::ranges::all_of(rows, &Json::is_object)) return nullptr;
   if (rows.size() > kMostRows) rows.resize(kMostRows);
   for (Json& row : rows)
     for (auto& [name, value] : row.items())
@@ -96,8 +97,11 @@ Json samples_of(const std::string& text) {
 
 Json run_data(const ReportRun& run, bool with_pictures) {
   std::vector<Json> train, valid;
-  for (Json& line : parsed_lines(run.metrics))
-    (line.value("split", "train") == "train" ? train : valid).push_back(std::move(line));
+  for (Json& line : parsed_lines(run.metrics)) {
+    const Json* split = line.find("split");
+    if (!split || *split == "train") train.push_back(std::move(line));
+    else if (split->is_string()) valid.push_back(std::move(line));
+  }
   Json config = Json::object();
   for (const auto& [key, value] : run.config) config[key] = value;
   Json json{{"name", run.name}, {"config", std::move(config)}, {"train", columns(thinned(std::move(train)))},
