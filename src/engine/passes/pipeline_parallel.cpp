@@ -194,7 +194,7 @@ PipelineCut choose_cut(const Graph& forward, std::span<const ValueId> results, c
 }
 
 StageEnds append_of_stage(const Graph& whole, std::span<const ValueId> results, const std::set<std::string>& trained,
-    const PipelineCut& cut, const StageRank& rank, Graph& graph, InputOfStage input) {
+    const PipelineCut& cut, const StageRank& rank, Graph& graph, InputByName input) {
   const Model model(whole, results, trained);
   const std::vector<NodeId> bounds = stage_bounds(model, cut.gaps);
   const NodeId first = bounds[rank.stage], end = bounds[static_cast<size_t>(rank.stage) + 1];

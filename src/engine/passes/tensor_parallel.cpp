@@ -108,7 +108,7 @@ class Appender {
   Appender(const Graph& whole, const ModelDivision& division, Graph& graph)
       : whole_(whole), division_(division), graph_(graph), values_(whole.value_count()) {}
 
-  std::vector<Tensor> run(std::span<const ValueId> results, InputOfRank input) {
+  std::vector<Tensor> run(std::span<const ValueId> results, InputByName input) {
     for (const GraphInput& each : whole_.inputs()) {
       Value& value = of(each.value);
       value.sharding = find_or(division_.parameters, each.name, {});
@@ -179,7 +179,7 @@ ModelDivision choose_division(const Graph& forward, std::span<const ValueId> res
 }
 
 std::vector<Tensor> append_of_rank(const Graph& whole, std::span<const ValueId> results, const ModelDivision& division,
-    Graph& graph, InputOfRank input) {
+    Graph& graph, InputByName input) {
   return Appender(whole, division, graph).run(results, input);
 }
 }  // namespace linnet
