@@ -174,6 +174,10 @@ template <class Value> struct WrittenKey {
 };
 template <class Value> WrittenKey<Value> written(const char* key, Value value) { return {key, value}; }
 
+constexpr const char *kLayerTypes = "layer_types", *kSlidingLayer = "sliding_attention", *kFullLayer = "full_attention";
+// Which layers have a window: by "layer_types" or, if it is absent, as `otherwise` says.
+std::vector<bool> sliding_layers(const ConfigFile& file, int64_t layers, FunctionRef<bool(int64_t layer)> otherwise);
+
 // A member must be a multiple of another one, read before from key `of`; not checked if the file has `unless`.
 void check_multiple(const ConfigFile& file, const char* key, int64_t value, const char* of, int64_t divisor);
 template <class Config> Field<Config> multiple(
