@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "engine/exec/backend.h"
 #include "engine/plan/plan.h"
+#include "models/modules/resnet.h"
 #include "models/nn/activation_observer.h"
 #include "models/nn/model_store.h"
 #include "models/nn/pipeline_parallel.h"

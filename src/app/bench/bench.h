@@ -47,7 +47,7 @@ struct WorkloadRow {
 
 std::vector<WorkloadRow> workload_rows();
 // User error naming the nearest if there is no such workload.
-Workload make_workload(const std::string& name, const WorkloadOptions& options = {});
+Workload make_workload(const std::string& name, WorkloadOptions options = {});
 
 struct MeasureOptions {
   Precision precision = Precision::kF32;

@@ -70,9 +70,7 @@ struct MeasuredEncoder {
   }
 
   static void draw(const ParameterLayout& layout, const ParameterTarget& parameters) {
-    for (const ParameterSlot& slot : layout.parameters())
-      initialize(slot.spec.initializer, slot.spec.name, 1, slot.spec.shape,
-          {parameters.flat + slot.offset, static_cast<size_t>(slot.spec.shape.elements())});
+    for (const ParameterSlot& slot : layout.parameters()) initialize(slot.spec, 1, parameters.flat + slot.offset);
   }
 
   void set_batch(int64_t batch, int64_t length) {
@@ -165,6 +163,13 @@ struct BenchDecoder {
     const std::vector<std::vector<int32_t>> prompts{std::vector<int32_t>(static_cast<size_t>(prompt), 17)};
     generator->generate(prompts, {.max_tokens = tokens, .sampling = {.temperature = 0}}, pool, listener);
   }
+  double weight_bytes() const {  // read for a token
+    return sum_of<double>(layout.parameters(), [&](const ParameterSlot& slot) {
+      if (model.is_looked_up(slot.spec)) return 0.0;  // only one row is read
+      return layout.is_quantized(slot) ? static_cast<double>(layout.quantized_slot(slot).shape.bytes())
+                                       : 4.0 * static_cast<double>(slot.spec.shape.elements());
+    });
+  }
 
   PretrainedModel opened;
   std::unique_ptr<TextDecoder> drawn;
@@ -184,7 +189,8 @@ class Decoder {
         decoder_(options.folder, quantization_for(options.folder, precision),
             {.max_length = room_, .prompt_lengths = {kGenerationPrompt}, .threads = options.threads}) {
     row_.precision = precision, row_.load_seconds = now() - began_, row_.file_mb = weight_file_mb(options.folder);
-    row_.weight_mb = weight_bytes() / 1e6, row_.memory = static_cast<double>(decoder_.store.total_bytes()) / 1e6;
+    row_.weight_mb = decoder_.weight_bytes() / 1e6,
+    row_.memory = static_cast<double>(decoder_.store.total_bytes()) / 1e6;
   }
 
   // Writes a text; `counts`: includes it in the results.
@@ -216,16 +222,6 @@ class Decoder {
   }
 
  private:
-  double weight_bytes() const {
-    double bytes = 0;
-    const ParameterLayout& layout = decoder_.layout;
-    for (const ParameterSlot& slot : layout.parameters()) {
-      if (decoder_.model.is_looked_up(slot.spec)) continue;  // only one row is read
-      bytes += layout.is_quantized(slot) ? static_cast<double>(layout.quantized_slot(slot).shape.bytes())
-                                         : 4.0 * static_cast<double>(slot.spec.shape.elements());
-    }
-    return bytes;
-  }
   double cache_bytes() const {  // per position
     size_t bytes = 0;
     for (const Store::Region& region : decoder_.store.regions())
@@ -251,12 +247,7 @@ void measure_cached(GenerationMeasurement& m, int threads, int64_t most, const W
       .max_length = kGenerationPrompt + most, .prompt_lengths = {kGenerationPrompt}, .threads = threads};
   BenchDecoder writer({}, quantization, options);
   m.bandwidth = measured_bandwidth(writer.pool, size_t{512} << 20);
-  const DecoderConfig& config = writer.model.config;
-  size_t positions = static_cast<size_t>(config.max_seq_len * config.width) * sizeof(float);
-  for (const QuantizedSlot& slot : writer.layout.quantized())
-    if (slot.slot.spec.name == writer.model.positions->weight.spec().name) positions = slot.shape.bytes();
-  m.weight_bytes = 4 * static_cast<double>(writer.layout.stored_count()) +
-                   static_cast<double>(writer.layout.quantized_bytes()) - static_cast<double>(positions);
+  m.weight_bytes = writer.weight_bytes();
   const double cache_entry = 4.0 * 2 * static_cast<double>(writer.model.config.layers * writer.model.config.width);
   writer.write(kGenerationPrompt, 2, {});  // warm up pages and caches
   const double began = now();

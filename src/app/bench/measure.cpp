@@ -85,9 +85,9 @@ class Measuring {
                                   m.predicted_mb;
     m.memory_mb = on_gpu() ? m.predicted_mb : static_cast<double>(peak_resident_bytes() - resident_at_start) / 1e6;
     m.planning_seconds = planning_seconds_, m.choices = device().choices();
-    tell_recomputation(learner_.trainer(), m);
-    m.parameters = learner_.trainer().state().layout().trained_count();
-    m.flop_per_step = graph_flops(single_graph(learner_.trainer().state().layout(), workload_.loss, {}));
+    tell_recomputation(trainer(), m);
+    m.parameters = trainer().state().layout().trained_count();
+    m.flop_per_step = graph_flops(single_graph(trainer().state().layout(), workload_.loss, {}));
     return m;
   }
 
@@ -117,19 +117,14 @@ class Measuring {
     return steps.reports().back().loss;
   }
 
-  // Seconds of each node, summed over `steps` steps.
-  std::vector<double> node_seconds(int64_t steps) {
-    const Executor& training = learner_.trainer().plans().train_executor(0);
-    std::vector<double> seconds;
-    for (int64_t i = 0; i < steps; ++i) {
-      load_batch();
-      training.run_timed(learner_.trainer().pool(), seconds);
-    }
-    return seconds;
+  // Adds a step's seconds of each node.
+  void add_step(std::vector<double>& seconds) {
+    load_batch();
+    trainer().plans().train_executor(0).run_timed(trainer().pool(), seconds);
   }
 
   Trainer& trainer() { return learner_.trainer(); }
-  const Graph& graph() { return learner_.trainer().plans().train_executor(0).plan().graph; }
+  const Graph& graph() { return trainer().plans().train_executor(0).plan().graph; }
 
  private:
   // On a device, if data are small: all batches of an input are its dataset.
@@ -178,7 +173,8 @@ class Measuring {
       const double before = now();
       learner_.evaluate();
       forward.push_back(now() - before);
-      const std::vector<double> seconds = node_seconds(1);
+      std::vector<double> seconds;
+      add_step(seconds);
       double sum = 0;
       for (NodeId id = 0; id < graph().node_count(); ++id) {
         const std::string name = graph().node(id).op->name;
@@ -199,8 +195,9 @@ class Measuring {
   int64_t next_ = 0, done_ = 0;    // next batch; resident steps
 };
 
-// Plans a training step like SingleShapeLearner, within options.memory if set, without allocating.
-Measurement plan_only(const Workload& workload, const MeasureOptions& options, size_t& bytes) {
+// Plans a training step like SingleShapeLearner, within options.memory if set, without allocating. Returns its bytes
+// too.
+std::pair<Measurement, size_t> plan_only(const Workload& workload, const MeasureOptions& options) {
   const double began = now();
   const ParameterLayout layout(*workload.model, workload.groups);
   Store store(*options.backend);
@@ -216,12 +213,12 @@ Measurement plan_only(const Workload& workload, const MeasureOptions& options, s
   } else {
     trainer.plans().add_shape(workload.loss);
   }
-  bytes = store.total_bytes();
+  const size_t bytes = store.total_bytes();
   Measurement m;
   m.planning_seconds = now() - began, m.predicted_mb = static_cast<double>(bytes) / 1e6;
   m.parameters = layout.parameter_count();
   tell_recomputation(trainer, m);
-  return m;
+  return {m, bytes};
 }
 }  // namespace
 
@@ -230,8 +227,7 @@ Measurement measure(const Workload& workload, const MeasureOptions& options, uin
 }
 
 Measurement plan_step(const Workload& workload, const MeasureOptions& options) {
-  size_t bytes = 0;
-  Measurement m = plan_only(workload, options, bytes);
+  auto [m, bytes] = plan_only(workload, options);
   m.program_mb = static_cast<double>(options.memory_beside) / 1e6;
   bytes += options.memory_beside;
   if (options.memory > 0 && bytes > options.memory)
@@ -242,9 +238,7 @@ Measurement plan_step(const Workload& workload, const MeasureOptions& options) {
 size_t planned_bytes(const Workload& workload, const MeasureOptions& options) {
   MeasureOptions unlimited = options;
   unlimited.memory = 0;
-  size_t bytes = 0;
-  plan_only(workload, unlimited, bytes);
-  return bytes;
+  return plan_only(workload, unlimited).second;
 }
 
 std::string profile(const Workload& workload, const MeasureOptions& options) {
@@ -257,11 +251,8 @@ std::string profile(const Workload& workload, const MeasureOptions& options) {
   measuring.step();
   int64_t steps = 0;
   std::vector<double> seconds;
-  for (const double began = now(); steps < options.least || now() - began < options.seconds; ++steps) {
-    const std::vector<double> step = measuring.node_seconds(1);
-    seconds.resize(step.size());
-    for (size_t i = 0; i < step.size(); ++i) seconds[i] += step[i];
-  }
+  for (const double began = now(); steps < options.least || now() - began < options.seconds; ++steps)
+    measuring.add_step(seconds);
   std::map<std::string, Row> rows;
   Row all;
   for (NodeId id = 0; id < measuring.graph().node_count(); ++id) {

@@ -76,10 +76,10 @@ Sentences make_sentences(uint64_t& random, int64_t length) {
 // BERT-base, masked language modeling: 4 x 512 tokens (for a GPU 32 x 512) with half to full lengths, 77 masked
 // positions a row of which 15% of its tokens are used, AdamW 1e-4, dropout 0.1.
 
-Workload bert_workload(const WorkloadOptions& options, int64_t batch) {
-  if (options.batch > 0) batch = options.batch;
+Workload bert_workload(const WorkloadOptions& options) {
   constexpr int64_t kBatches = 8, kLength = 512, kMasked = 77;
   constexpr int32_t kPad = 0, kMask = 103, kFirstWord = 1000;
+  const int64_t batch = options.batch;
   EncoderConfig config;
   if (options.dropout >= 0) config.dropout = options.dropout;
   auto model = std::make_shared<MaskedLanguageModel>(config);
@@ -119,11 +119,10 @@ Workload bert_workload(const WorkloadOptions& options, int64_t batch) {
 // Decoders: "gpt-6l" (d 384, 6 heads, 8 x 256 tokens, vocabulary 65) and GPT-2's 124M (2 x 1024, for a GPU 8 x 1024,
 // vocabulary 50257), with AdamW and clipping, without dropout, on random tokens.
 
-Workload decoder_workload(const WorkloadOptions& options, DecoderConfig config, int64_t batch) {
-  if (options.batch > 0) batch = options.batch;
+Workload decoder_workload(const WorkloadOptions& options, DecoderConfig config) {
   constexpr int64_t kBatches = 8;
   if (options.dropout >= 0) config.dropout = options.dropout;
-  const int64_t length = config.max_seq_len;
+  const int64_t batch = options.batch, length = config.max_seq_len;
   auto model = std::make_shared<TextDecoder>(config);
 
   uint64_t random = 2;
@@ -147,11 +146,7 @@ Workload decoder_workload(const WorkloadOptions& options, DecoderConfig config, 
           workload_input("targets", DType::kI32, {kBatches, batch, length}, targets)}};
 }
 
-Workload gpt_workload(const WorkloadOptions& options, bool large, int64_t batch) {
-  DecoderConfig config;  // its defaults are GPT-2's
-  if (!large) config = {.vocab_size = 65, .max_seq_len = 256, .width = 384, .heads = 6, .layers = 6};
-  return decoder_workload(options, config, batch);
-}
+Workload gpt2_workload(const WorkloadOptions& options) { return decoder_workload(options, {}); }
 
 // "lora-135m": adapters of all linear layers beside a frozen Llama of SmolLM-135M's sizes, 8 x 1024 tokens.
 
@@ -161,7 +156,7 @@ Workload lora_workload(const WorkloadOptions& options, WeightFormat storage) {
   DecoderConfig config =
       llama_kind({.vocab_size = 49152, .max_seq_len = 1024, .width = 576, .heads = 9, .layers = 30, .hidden = 1536});
   config.kv_heads = 3, config.tied_head = true;
-  Workload workload = decoder_workload(options, config, 8);
+  Workload workload = decoder_workload(options, config);
   workload.model->visit([&](Module& module) {
     auto* linear = dynamic_cast<Linear*>(&module);
     if (!linear) return;
@@ -179,18 +174,16 @@ Workload lora_workload(const WorkloadOptions& options, WeightFormat storage) {
   return workload;
 }
 
-Workload cnn_workload(const WorkloadOptions& options, int64_t batch) {
+Workload cnn_workload(const WorkloadOptions& options) {
   constexpr int64_t kImages = 8192;
-  Workload workload =
-      image_workload(std::make_shared<Cnn>(CnnConfig{}), options.batch > 0 ? options.batch : batch, kImages);
+  Workload workload = image_workload(std::make_shared<Cnn>(CnnConfig{}), options.batch, kImages);
   workload.learning_rate = 1e-3;
   return workload;
 }
 
-Workload resnet_workload(const WorkloadOptions& options, int64_t depth, int64_t size, int64_t batch) {
+Workload resnet_workload(const WorkloadOptions& options, int64_t depth, int64_t size) {
   ResNetConfig config{.depth = depth, .images = {size, size, 3, 10}};
-  if (options.batch > 0) batch = options.batch;
-  Workload workload = image_workload(std::make_shared<ResNet>(config), batch, 8 * batch);
+  Workload workload = image_workload(std::make_shared<ResNet>(config), options.batch, 8 * options.batch);
   workload.optimizer = {.kind = OptimizerAttrs::Kind::kSgd, .momentum = 0.9, .weight_decay = 1e-4};
   workload.learning_rate = 0.02;
   return workload;
@@ -232,32 +225,34 @@ Workload transformer_workload(const WorkloadOptions& options, int64_t length) {
 }
 
 struct Row {
-  const char* name;
-  const char* description;
+  const char *name, *description;
+  int64_t batch;  // by default; 0: cannot be chosen
   std::function<Workload(const WorkloadOptions&)> make;
 };
 
 const std::vector<Row>& rows() {
   static const std::vector<Row> rows = {
-      {"r-64", "Transformer d 256, 2+2 layers, batch 16, length 64",
+      {"r-64", "Transformer d 256, 2+2 layers, batch 16, length 64", 0,
           [](auto& o) { return transformer_workload(o, 64); }},
-      {"r-128", "the same, length 128", [](auto& o) { return transformer_workload(o, 128); }},
-      {"r-256", "the same, length 256", [](auto& o) { return transformer_workload(o, 256); }},
-      {"r-384", "the same, length 384", [](auto& o) { return transformer_workload(o, 384); }},
-      {"cnn-128", "conv 3x3 + relu + pool + dense on 28x28, batch 128", [](auto& o) { return cnn_workload(o, 128); }},
-      {"cnn-1024", "the same, batch 1024", [](auto& o) { return cnn_workload(o, 1024); }},
-      {"resnet20", "ResNet-20 on 32x32, batch 128", [](auto& o) { return resnet_workload(o, 20, 32, 128); }},
-      {"resnet18", "ResNet-18 on 224x224, batch 8", [](auto& o) { return resnet_workload(o, 18, 224, 8); }},
-      {"gpt-6l", "GPT, 6 layers, d 384, 8 x 256 tokens, vocabulary 65",
-          [](auto& o) { return gpt_workload(o, false, 8); }},
-      {"gpt2-124m", "GPT-2 124M, 2 x 1024 tokens", [](auto& o) { return gpt_workload(o, true, 2); }},
-      {"gpt2-124m-8", "the same, 8 x 1024 tokens, for a GPU", [](auto& o) { return gpt_workload(o, true, 8); }},
-      {"lora-135m", "adapters of rank 16 beside a frozen Llama of 135M in bf16, 8 x 1024 tokens, for a GPU",
+      {"r-128", "the same, length 128", 0, [](auto& o) { return transformer_workload(o, 128); }},
+      {"r-256", "the same, length 256", 0, [](auto& o) { return transformer_workload(o, 256); }},
+      {"r-384", "the same, length 384", 0, [](auto& o) { return transformer_workload(o, 384); }},
+      {"cnn-128", "conv 3x3 + relu + pool + dense on 28x28, batch 128", 128, cnn_workload},
+      {"cnn-1024", "the same, batch 1024", 1024, cnn_workload},
+      {"resnet20", "ResNet-20 on 32x32, batch 128", 128, [](auto& o) { return resnet_workload(o, 20, 32); }},
+      {"resnet18", "ResNet-18 on 224x224, batch 8", 8, [](auto& o) { return resnet_workload(o, 18, 224); }},
+      {"gpt-6l", "GPT, 6 layers, d 384, 8 x 256 tokens, vocabulary 65", 8,
+          [](auto& o) {
+            return decoder_workload(o, {.vocab_size = 65, .max_seq_len = 256, .width = 384, .heads = 6, .layers = 6});
+          }},
+      {"gpt2-124m", "GPT-2 124M, 2 x 1024 tokens", 2, gpt2_workload},
+      {"gpt2-124m-8", "the same, 8 x 1024 tokens, for a GPU", 8, gpt2_workload},
+      {"lora-135m", "adapters of rank 16 beside a frozen Llama of 135M in bf16, 8 x 1024 tokens, for a GPU", 8,
           [](auto& o) { return lora_workload(o, WeightFormat::kBf16); }},
-      {"lora-135m-int4", "the same, frozen weights of 4 bits",
+      {"lora-135m-int4", "the same, frozen weights of 4 bits", 8,
           [](auto& o) { return lora_workload(o, WeightFormat::kInt4Blocks); }},
-      {"bert-base", "BERT-base, masked language model, 4 x 512 tokens", [](auto& o) { return bert_workload(o, 4); }},
-      {"bert-base-32", "the same, 32 x 512 tokens, for a GPU", [](auto& o) { return bert_workload(o, 32); }},
+      {"bert-base", "BERT-base, masked language model, 4 x 512 tokens", 4, bert_workload},
+      {"bert-base-32", "the same, 32 x 512 tokens, for a GPU", 32, bert_workload},
   };
   return rows;
 }
@@ -267,11 +262,12 @@ std::vector<WorkloadRow> workload_rows() {
   return mapped(rows(), [](const Row& row) { return WorkloadRow{row.name, row.description}; });
 }
 
-Workload make_workload(const std::string& name, const WorkloadOptions& options) {
+Workload make_workload(const std::string& name, WorkloadOptions options) {
   const auto row = std::ranges::find(rows(), name, [](const Row& each) { return std::string_view(each.name); });
   if (row == rows().end())
     fail_user("there is no workload \"", name, "\"", did_you_mean(name, mapped<std::string>(rows(), &Row::name)));
-  if (options.batch > 0 && name.starts_with("r-")) fail_user("the batch of ", name, " is 16 and cannot be chosen");
+  if (options.batch > 0 && row->batch == 0) fail_user("the batch of ", name, " is 16 and cannot be chosen");
+  if (options.batch <= 0) options.batch = row->batch;
   Workload workload = row->make(options);
   workload.name = row->name, workload.description = row->description;
   return workload;

@@ -138,16 +138,12 @@ int pipeline_sender(const PipelineOrder& order, int rank, const PipelinePass& pa
   return rank_of(order, stage_of(order, rank, pass) - (pass.is_forward ? 1 : -1));
 }
 
-std::vector<PipelinePass> pipeline_passes(const PipelineOrder& asked, int rank) {
-  const PipelineOrder order = with_whole_groups(asked);
+std::vector<PipelinePass> pipeline_passes(const PipelineOrder& order, int rank) {
   std::vector<PipelinePass> passes;
-  const int64_t ahead = passes_ahead(order, rank), all = pass_count(order);
-  for (int64_t i = 0; i < ahead; ++i) passes.push_back(pass_at(order, true, i));
-  for (int64_t i = 0; i < all; ++i) {
-    if (i + ahead < all) passes.push_back(pass_at(order, true, i + ahead));
-    passes.push_back(pass_at(order, false, i));
+  for (const PipelineStep& step : pipeline_steps(order, rank)) {
+    if (step.pass) passes.push_back(*step.pass);
+    if (step.with_backward) passes.push_back({false, step.pass->chunk, step.pass->micro});
   }
-  std::erase_if(passes, [&](const PipelinePass& pass) { return pass.micro >= asked.micro_batches; });
   return passes;
 }
 

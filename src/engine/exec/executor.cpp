@@ -107,8 +107,8 @@ class DeviceRun {
     for (const GraphInput& input : plan.graph.inputs()) {
       const Location& location = plan.location[input.value];
       if (store.regions()[location.region].kind != MemoryKind::kBatch) continue;
-      for (const StateUpdate& update : plan.graph.updates())
-        if (update.state == input.value) fail_internal("state ", input.name, " lies among the batches");
+      if (contains(plan.graph.updates(), input.value, &StateUpdate::state))
+        fail_internal("state ", input.name, " lies among the batches");
       const size_t end = location.offset + plan.graph.value(input.value).type.bytes();
       auto [range, is_new] = ranges.try_emplace(location.region, location.offset, end);
       if (!is_new)

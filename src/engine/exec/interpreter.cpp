@@ -34,8 +34,8 @@ class Interpreter {
     InterpreterResult result;
     for (const GraphOutput& output : graph_.outputs()) result.outputs[output.name] = dense(output.value);
     for (const GraphInput& input : graph_.inputs())
-      for (const StateUpdate& update : graph_.updates())
-        if (update.state == input.value) result.states[input.name] = dense(update.value);
+      if (const auto* update = find_item(graph_.updates(), input.value, &StateUpdate::state))
+        result.states[input.name] = dense(update->value);
     return result;
   }
 

@@ -90,8 +90,7 @@ class Graph {
   void output(std::string name, Tensor tensor);
   void update(Tensor state, Tensor value);
 
-  ScopeId enter_scope(const std::string& path);  // enters a module path; returns the scope to leave to
-  void leave_scope(ScopeId previous) { scope_ = previous; }
+  ScopeId enter_scope(const std::string& path);  // enters a module path; returns the scope before it, for set_scope()
   ScopeId scope() const { return scope_; }
   void set_scope(ScopeId scope) { scope_ = scope; }
   // While set, nodes get this source line: a gradient has the line of its forward node.

@@ -87,7 +87,7 @@ TEST(Gradient, NodesKeepTheLineAndModuleOfTheirForwardNode) {
   const Tensor row = graph.input("row", {DType::kF64, {3}});
   const Tensor y = x * row;
   const int line = __LINE__ - 1;
-  graph.leave_scope(outer);
+  graph.set_scope(outer);
   const NodeId forward = graph.node_count();
   gradients(sum_to(y, {}), std::array{row});
   int from_product = 0;

@@ -11,38 +11,31 @@
 
 namespace linnet {
 namespace {
-// The part of a flat buffer of parameters that a value is. Parameters are results of a split of a graph input, reshaped
-// before they are read. Values that are computed once are inputs themselves.
-struct ParameterPart {
-  std::string flat;  // the input of the graph
-  int64_t offset;    // elements, in it
-};
-
-std::optional<ParameterPart> parameter_part(const Graph& graph, ValueId value) {  // also of a reshaped part
+// Filters without sizes: the part of a flat buffer of parameters that a value is. Parameters are results of a split of
+// a graph input, reshaped before they are read. Values that are computed once are inputs themselves.
+std::optional<PackedFilters> parameter_part(const Graph& graph, ValueId value) {  // also of a reshaped part
   value = before_reshapes(graph, value);
   const Node* split = producer_of(graph, value);
   if (split && !is(split, kSplit)) return std::nullopt;
   const auto input = std::ranges::find(graph.inputs(), split ? split->in[0] : value, &GraphInput::value);
   if (input == graph.inputs().end()) return std::nullopt;
-  if (!split) return is_computed_once(input->name) ? std::optional(ParameterPart{input->name, 0}) : std::nullopt;
+  if (!split) return is_computed_once(input->name) ? std::optional(PackedFilters{input->name, 0, {}}) : std::nullopt;
   if (graph.value(input->value).type.shape.rank() != 1) return std::nullopt;
   int64_t offset = 0;
   for (const ValueId out : split->out) {
-    if (out == value) return ParameterPart{input->name, offset};
+    if (out == value) return PackedFilters{input->name, offset, {}};
     offset += graph.value(out).type.shape.elements();
   }
   return std::nullopt;
 }
 
 std::optional<PackedFilters> packable(const Graph& graph, const Node& node) {
-  const std::optional<ParameterPart> part = is(node, kConv2d) ? parameter_part(graph, node.in[1]) : std::nullopt;
-  if (!part || graph.value(node.in[0]).type.dtype != DType::kF32) return std::nullopt;
+  std::optional<PackedFilters> filters = is(node, kConv2d) ? parameter_part(graph, node.in[1]) : std::nullopt;
+  if (!filters || graph.value(node.in[0]).type.dtype != DType::kF32) return std::nullopt;
   const auto shape = [&](ValueId value) { return graph.value(value).type.shape; };
-  const ConvolutionSizes sizes =
-      conv2d_sizes(shape(node.in[0]), shape(node.in[1]), shape(node.out[0]), node.attrs.as<Conv2dAttrs>());
-  const int64_t floats = packed_filter_floats(sizes);
-  if (floats == 0) return std::nullopt;
-  return PackedFilters{part->flat, part->offset, sizes, floats};
+  filters->sizes = conv2d_sizes(shape(node.in[0]), shape(node.in[1]), shape(node.out[0]), node.attrs.as<Conv2dAttrs>());
+  filters->floats = packed_filter_floats(filters->sizes);
+  return filters->floats > 0 ? filters : std::nullopt;
 }
 
 // Whether one of the list can share its packed filters.

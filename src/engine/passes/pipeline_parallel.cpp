@@ -194,7 +194,7 @@ PipelineCut choose_cut(const Graph& forward, std::span<const ValueId> results, c
 }
 
 StageEnds append_of_stage(const Graph& whole, std::span<const ValueId> results, const std::set<std::string>& trained,
-    const PipelineCut& cut, const StageRank& rank, Graph& graph, InputOfStage input) {
+    const PipelineCut& cut, const StageRank& rank, Graph& graph, InputByName input) {
   const Model model(whole, results, trained);
   const std::vector<NodeId> bounds = stage_bounds(model, cut.gaps);
   const NodeId first = bounds[rank.stage], end = bounds[static_cast<size_t>(rank.stage) + 1];
@@ -219,7 +219,7 @@ StageEnds append_of_stage(const Graph& whole, std::span<const ValueId> results, 
     }
     const ScopeId outer = graph.enter_scope(whole.scope_path(node.scope));
     const std::vector<Tensor> out = graph.add(*node.op, in, node.attrs, node.where);
-    graph.leave_scope(outer);
+    graph.set_scope(outer);
     for (size_t i = 0; i < out.size(); ++i) values[node.out[i]] = out[i];
   }
   if (!rank.is_last()) {

@@ -18,7 +18,7 @@ struct Chain {
       const Tensor weight = graph.input(name, {DType::kF32, {widths[i], widths[i + 1]}});
       trained.insert(name);
       x = matmul(x, weight) * mask;
-      graph.leave_scope(outer);
+      graph.set_scope(outer);
     }
     results = {sum_all(x).id};
   }
@@ -49,7 +49,7 @@ struct Embedded {
     for (const char* block : {"h.0", "h.1"}) {
       const ScopeId outer = graph.enter_scope(block);
       hidden = matmul(hidden, parameter(block, {8, 8}));
-      graph.leave_scope(outer);
+      graph.set_scope(outer);
     }
     results = {sum_to(hidden, {}).id};
   }
@@ -84,7 +84,7 @@ TEST(PipelineCut, CutsBetweenEncoderAndDecoder) {
     const Tensor weight = graph.input(scope, {DType::kF32, {x.dim(1), width}});
     trained.insert(scope);
     const Tensor result = matmul(x, weight);
-    graph.leave_scope(outer);
+    graph.set_scope(outer);
     return result;
   };
   Tensor memory = graph.input("source", {DType::kF32, {4, 8}});

@@ -225,10 +225,8 @@ class KeptParts {
   static constexpr double kLeastStep = 1.0 / 16;  // of the work of computing the whole block again
 
   double bytes(NodeId id) const {
-    size_t sum = 0;
-    for (const ValueId out : graph_.node(id).out)
-      if (!outlives_.contains(out)) sum += graph_.value(out).type.bytes();
-    return static_cast<double>(sum);
+    return sum_of<double>(
+        graph_.node(id).out, [&](ValueId out) { return outlives_.contains(out) ? 0 : graph_.value(out).type.bytes(); });
   }
 
   // The cost of recomputing what the backward pass needs and is not kept.
@@ -341,17 +339,12 @@ class Recompute {
 NodeId find_loss(const Graph& graph) {
   for (const GraphOutput& output : graph.outputs())
     if (output.name == kLoss) return graph.value(output.value).producer;
-  const auto state = graph.find_input(kLoss);
-  if (!state) return kNone;
-  for (const StateUpdate& update : graph.updates()) {
-    const NodeId sum = graph.value(update.value).producer;
-    if (update.state != *state || sum == kNone) continue;
-    // The sum may include the node before it.
-    NodeId last = kNone;
-    for (const ValueId in : graph.node(sum).in) last = std::max(last, graph.value(in).producer);
-    return last;
-  }
-  return kNone;
+  const StateUpdate* update = find_item(graph.updates(), graph.find_input(kLoss), &StateUpdate::state);
+  const Node* sum = update ? producer_of(graph, update->value) : nullptr;
+  NodeId last = kNone;  // which the sum may include
+  if (sum)
+    for (const ValueId in : sum->in) last = std::max(last, graph.value(in).producer);
+  return last;
 }
 
 std::vector<Block> find_blocks(const Graph& graph) {

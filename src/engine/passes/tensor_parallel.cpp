@@ -108,7 +108,7 @@ class Appender {
   Appender(const Graph& whole, const ModelDivision& division, Graph& graph)
       : whole_(whole), division_(division), graph_(graph), values_(whole.value_count()) {}
 
-  std::vector<Tensor> run(std::span<const ValueId> results, InputOfRank input) {
+  std::vector<Tensor> run(std::span<const ValueId> results, InputByName input) {
     for (const GraphInput& each : whole_.inputs()) {
       Value& value = of(each.value);
       value.sharding = find_or(division_.parameters, each.name, {});
@@ -137,7 +137,7 @@ class Appender {
     std::vector<Tensor> in;
     for (size_t i = 0; i < node.in.size(); ++i) in.push_back(operand(node.in[i], rule.in[i], is_divided));
     const std::vector<Tensor> out = graph_.add(*node.op, in, rule.attrs, node.where);
-    graph_.leave_scope(outer);
+    graph_.set_scope(outer);
     for (size_t i = 0; i < out.size(); ++i) {
       const TensorType& type = whole_.value(node.out[i]).type;
       if (out[i].shape() != local_shape(type.shape, rule.out[i], division_.rank))
@@ -179,7 +179,7 @@ ModelDivision choose_division(const Graph& forward, std::span<const ValueId> res
 }
 
 std::vector<Tensor> append_of_rank(const Graph& whole, std::span<const ValueId> results, const ModelDivision& division,
-    Graph& graph, InputOfRank input) {
+    Graph& graph, InputByName input) {
   return Appender(whole, division, graph).run(results, input);
 }
 }  // namespace linnet

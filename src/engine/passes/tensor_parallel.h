@@ -32,9 +32,9 @@ ModelDivision choose_division(const Graph& forward, std::span<const ValueId> res
 
 // Appends the rank's part of `whole` to a graph and returns the values for `results`. `input` gives the inputs there,
 // with the rank's types; outputs of `whole` become outputs of the graph.
-using InputOfRank = FunctionRef<Tensor(const std::string& name, const TensorType& type)>;
+using InputByName = FunctionRef<Tensor(const std::string& name, const TensorType& type)>;
 std::vector<Tensor> append_of_rank(const Graph& whole, std::span<const ValueId> results, const ModelDivision& division,
-    Graph& graph, InputOfRank input);
+    Graph& graph, InputByName input);
 
 // Pipeline parallel (Huang et al. 2019, "GPipe"; Narayanan et al. 2019, "PipeDream"): a model is cut between blocks
 // (engine/passes/passes.h) into consecutive stages, one for each rank of a pipeline. A stage computes a run of the
@@ -90,9 +90,8 @@ bool is_stage_input(const std::string& name);
 
 // Appends a stage's part of `whole`, the graph that was cut, to a graph. `input` gives the inputs there: those of
 // `whole`, and stage_input(i). Named outputs of `whole` become outputs of the last stage.
-using InputOfStage = FunctionRef<Tensor(const std::string& name, const TensorType& type)>;
 StageEnds append_of_stage(const Graph& whole, std::span<const ValueId> results, const std::set<std::string>& trained,
-    const PipelineCut& cut, const StageRank& rank, Graph& graph, InputOfStage input);
+    const PipelineCut& cut, const StageRank& rank, Graph& graph, InputByName input);
 
 // A stage's training graph as two graphs that run at different times. Values that both use are saved in between, as the
 // states saved[i] of `forward`, which are inputs of `backward`.

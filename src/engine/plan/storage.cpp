@@ -221,6 +221,7 @@ Placed in_lines(const ArenaBlock& block) {
     if (!lines.empty()) part.begin = std::max(part.begin, lines.back().end);
     if (part.begin < part.end) lines.push_back(part);
   }
+  if (lines.empty()) lines.push_back({0, 0, block.first});
   return placed;
 }
 
@@ -269,13 +270,7 @@ struct Placement {
 
 class Placer {
  public:
-  explicit Placer(const std::vector<ArenaBlock>& blocks) {
-    for (const ArenaBlock& block : blocks) {
-      all_.push_back(in_lines(block));
-      if (all_.back().parts.empty()) all_.back().parts.push_back({0, 0, block.first});
-    }
-    bound_ = most_alive(all_);
-  }
+  explicit Placer(const std::vector<ArenaBlock>& blocks) : all_(mapped(blocks, in_lines)), bound_(most_alive(all_)) {}
 
   const Placement& run() {
     const auto bytes = [&](size_t i) { return all_[i].parts.back().end; };
@@ -329,8 +324,8 @@ class Placer {
   }
 
   std::vector<Placed> all_;
+  const size_t bound_;
   std::vector<Forbidden> forbidden_;
-  size_t bound_;
   Placement best_;
 };
 }  // namespace

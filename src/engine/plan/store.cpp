@@ -123,10 +123,8 @@ std::byte* Store::data(const std::string& name) const {
 }
 
 size_t Store::total_bytes() const {
-  size_t total = 0;
-  for (const Region& region : regions_)
-    if (!region.owner) total += device().footprint(region.bytes);
-  return total;
+  return sum_of<size_t>(
+      regions_, [&](const Region& region) { return region.owner ? 0 : device().footprint(region.bytes); });
 }
 
 void set_totals(const Store& store, float loss_sum, float token_count) {

@@ -187,8 +187,8 @@ bool equals_tensor(const BoundRow& bound, FileDType dtype, const std::byte* data
 }
 
 TensorMatch::TensorMatch(
-    const PretrainedModel& model, const std::vector<BoundRow>& bound, const WeightFiles& files, bool new_head)
-    : model_(model), files_(files) {
+    const PretrainedModel& model, const ParameterLayout& layout, const WeightFiles& files, bool new_head)
+    : bound(bind_names(model.names, layout)), model_(model), files_(files) {
   const std::string& prefix = model.names.prefix;
   with_prefix = prefix.empty() || std::ranges::any_of(files.weights(), [&](const WeightFiles::Weight& weight) {
     return current_beginning(weight.name).starts_with(prefix);
@@ -200,7 +200,7 @@ TensorMatch::TensorMatch(
       fail_user("'", weight.file->path(), "': tensors ", other->second->name, " and ", weight.name,
           " are the same part of the model");
   }
-  match(bound, new_head);
+  match(new_head);
   check_missing(new_head);
   check_extra();
 }
@@ -221,7 +221,7 @@ std::string TensorMatch::table_name(const std::string& name) const {
   return contains(model_.names.rows, prefixed, &NameRow::tensor) ? prefixed : result;
 }
 
-void TensorMatch::match(const std::vector<BoundRow>& bound, bool new_head) {
+void TensorMatch::match(bool new_head) {
   for (const BoundRow& row : bound) {
     const auto found = by_name_.find(row.row->tensor);
     rows.push_back({&row, found == by_name_.end() ? nullptr : found->second});
@@ -300,8 +300,7 @@ std::map<std::string, PackedShape> parameters_in_blocks(const std::string& folde
   const PretrainedModel model = open_pretrained(folder);
   const WeightFiles files(folder);
   const ParameterLayout layout(*model.module);
-  const std::vector<BoundRow> rows = bind_names(model.names, layout);
-  const TensorMatch match(model, rows, files, !model.fresh.empty());
+  const TensorMatch match(model, layout, files, !model.fresh.empty());
   std::map<std::string, PackedShape> found;
   for (const ParameterSlot& slot : layout.parameters())
     if (const auto shape = in_blocks(tensors_of(match, slot), slot.spec.shape)) found[slot.spec.name] = *shape;

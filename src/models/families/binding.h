@@ -36,9 +36,10 @@ struct MatchedRow {
 class TensorMatch {
  public:
   // new_head: tensors of a head may be missing.
-  TensorMatch(const PretrainedModel& model, const std::vector<BoundRow>& rows, const WeightFiles& files, bool new_head);
+  TensorMatch(const PretrainedModel& model, const ParameterLayout& layout, const WeightFiles& files, bool new_head);
 
-  std::vector<MatchedRow> rows;  // all of the table
+  const std::vector<BoundRow> bound;  // all of the table
+  std::vector<MatchedRow> rows;       // the same
   bool with_prefix;
   std::vector<std::string> fresh, unused;
   std::map<std::string, FileDType> dtypes() const;
@@ -47,7 +48,7 @@ class TensorMatch {
  private:
   std::string current_beginning(const std::string& name) const;
   std::string table_name(const std::string& name) const;
-  void match(const std::vector<BoundRow>& bound, bool new_head);
+  void match(bool new_head);
   void check_missing(bool new_head);
   void check_extra();
 

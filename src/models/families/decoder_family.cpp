@@ -72,28 +72,21 @@ void write_rotary(const DecoderConfig& config, const RotaryKeys& keys, ConfigFil
   file.set("rope_scaling", rope);
 }
 
-constexpr const char *kWindow = "sliding_window", *kTypes = "layer_types", *kSliding = "sliding_attention",
-                     *kFull = "full_attention";
+constexpr const char* kWindow = "sliding_window";
 
-// Reads "layer_types", or takes what `is_sliding` says.
-void read_layer_types(const ConfigFile& file, DecoderConfig& config, int64_t window,
-    const std::function<bool(int64_t layer)>& is_sliding) {
-  std::vector<std::string> types = file.texts(kTypes);
-  for (int64_t i = 0; !file.has(kTypes) && i < config.layers; ++i) types.push_back(is_sliding(i) ? kSliding : kFull);
-  if (std::ssize(types) != config.layers) file.fail("\"layer_types\" does not name each layer once");
+void read_layer_types(
+    const ConfigFile& file, DecoderConfig& config, int64_t window, FunctionRef<bool(int64_t layer)> is_sliding) {
   config.layer_kinds.clear();
-  for (const std::string& type : types) {
-    if (type != kFull && type != kSliding) file.fail("\"layer_types\" holds \"", type, "\"");
-    config.layer_kinds.push_back({type == kSliding ? window : 0, config.rotary});
-  }
+  for (const bool slides : sliding_layers(file, config.layers, is_sliding))
+    config.layer_kinds.push_back({slides ? window : 0, config.rotary});
 }
 
 void write_layer_types(const DecoderConfig& config, ConfigFile& file) {
   std::vector<std::string> types;
   int64_t size = 0;
   for (const LayerKind& kind : config.layer_kinds)
-    types.emplace_back(kind.window > 0 ? kSliding : kFull), size = std::max(size, kind.window);
-  file.set(kTypes, types);
+    types.emplace_back(kind.window > 0 ? kSlidingLayer : kFullLayer), size = std::max(size, kind.window);
+  file.set(kLayerTypes, types);
   if (size > 0) file.set(kWindow, size);
 }
 }  // namespace

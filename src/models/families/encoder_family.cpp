@@ -31,10 +31,7 @@ Fields<EncoderConfig> bert_fields(const Fields<EncoderConfig>& more, const char*
   using C = EncoderConfig;
   return Fields<C>{fixed("is_decoder", false), fixed("add_cross_attention", false),
              fixed("position_embedding_type", positions), field("vocab_size", &C::vocab_size, kSizes),
-             field("type_vocab_size", &C::token_types, {0, kSizes.most}, 2), field("hidden_size", &C::width, kWidths),
-             field("num_attention_heads", &C::heads, kSizes),
-             multiple("hidden_size", &C::width, "num_attention_heads", &C::heads),
-             field("num_hidden_layers", &C::layers, kEncoderLayers), field("intermediate_size", &C::hidden, kSizes),
+             field("type_vocab_size", &C::token_types, {0, kSizes.most}, 2), size_fields<C>({}, kEncoderLayers),
              probability("hidden_dropout_prob", &C::dropout, 0.1),
              probability("attention_probs_dropout_prob", &C::attention_dropout, 0.1, &C::dropout),
              field("hidden_act", &C::activation, kActivations, Activation::kGelu),

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include "error_of.h"
 #include "golden_testing.h"
 #include "models/families/config_file.h"
 #include "models/families/encoder_family.h"
@@ -97,13 +98,24 @@ TEST_P(EncoderEmbedding, AgreesWithTransformers) {
 INSTANTIATE_TEST_SUITE_P(
     Folders, EncoderEmbedding, testing::ValuesIn(folders("model")), [](const auto& info) { return info.param; });
 
-// LayerNorm.gamma, tensors of other heads, position_ids: as the first published checkpoints have them.
+TEST(ModernBertConfig, RefusesLayersOfAnotherType) {
+  ConfigFile file("tests/golden/pretrained/modernbert_model/config.json");
+  const auto layers = static_cast<size_t>(file.size("num_hidden_layers"));
+  const auto refused = [&](size_t count, const char* type) {
+    file.set("layer_types", std::vector<std::string>(count, type));
+    return error_of([&] { find_family_as<EncoderFamily>(file).read(file); });
+  };
+  EXPECT_PRED2(has_text, refused(layers, "chunked_attention"), "\"layer_types\" holds \"chunked_attention\"");
+  EXPECT_PRED2(has_text, refused(layers + 1, "full_attention"), "does not name each layer once");
+}
+
 TEST(NomicConfig, HasTheDefaultActivationOfTransformers) {
   ConfigFile file("tests/golden/pretrained/nomic_keys_model/config.json");
   file.erase("hidden_act");
   EXPECT_EQ(find_family_as<EncoderFamily>(file).read(file).activation, Activation::kSilu);
 }
 
+// LayerNorm.gamma, tensors of other heads, position_ids: as the first published checkpoints have them.
 TEST(BertOldNames, GiveTheSameModel) {
   const PretrainedGolden old("bert_old"), now("bert_masked");
   EXPECT_EQ(old.parameters, now.parameters);

@@ -253,6 +253,16 @@ double probability_of(const ConfigFile& file, const std::string& key, double sta
   return value;
 }
 
+std::vector<bool> sliding_layers(const ConfigFile& file, int64_t layers, FunctionRef<bool(int64_t layer)> otherwise) {
+  if (!file.has(kLayerTypes)) return mapped(layers, otherwise);
+  const std::vector<std::string> types = file.texts(kLayerTypes);
+  if (std::ssize(types) != layers) file.fail("\"layer_types\" does not name each layer once");
+  return mapped(types, [&](const std::string& type) {
+    if (type != kFullLayer && type != kSlidingLayer) file.fail("\"layer_types\" holds \"", type, "\"");
+    return type == kSlidingLayer;
+  });
+}
+
 void check_multiple(const ConfigFile& file, const char* key, int64_t value, const char* of, int64_t divisor) {
   if (value % divisor != 0) file.fail(quoted(key), " ", value, " is not a multiple of ", quoted(of), " ", divisor);
 }

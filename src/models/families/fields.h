@@ -174,6 +174,10 @@ template <class Value> struct WrittenKey {
 };
 template <class Value> WrittenKey<Value> written(const char* key, Value value) { return {key, value}; }
 
+constexpr const char *kLayerTypes = "layer_types", *kSlidingLayer = "sliding_attention", *kFullLayer = "full_attention";
+// Which layers have a window: by "layer_types" or, if it is absent, as `otherwise` says.
+std::vector<bool> sliding_layers(const ConfigFile& file, int64_t layers, FunctionRef<bool(int64_t layer)> otherwise);
+
 // A member must be a multiple of another one, read before from key `of`; not checked if the file has `unless`.
 void check_multiple(const ConfigFile& file, const char* key, int64_t value, const char* of, int64_t divisor);
 template <class Config> Field<Config> multiple(
@@ -181,5 +185,17 @@ template <class Config> Field<Config> multiple(
   return {[=](const ConfigFile& file, Config& config) {
     if (!file.has(unless)) check_multiple(file, key, config.*member, of, config.*divisor);
   }};
+}
+
+// The keys of a model's width, of its heads, which divide it, of its layers and, unless null, of the feed-forward.
+struct SizeKeys {
+  const char *width = "hidden_size", *heads = "num_attention_heads", *layers = "num_hidden_layers",
+             *hidden = "intermediate_size";
+};
+template <class Config> Field<Config> size_fields(const SizeKeys& keys = {}, Range layers = kLayers) {
+  Fields<Config> fields{field(keys.width, &Config::width, kWidths), field(keys.heads, &Config::heads, kSizes),
+      multiple(keys.width, &Config::width, keys.heads, &Config::heads), field(keys.layers, &Config::layers, layers)};
+  if (keys.hidden) fields.push_back(field(keys.hidden, &Config::hidden, kSizes));
+  return all_of(std::move(fields));
 }
 }  // namespace linnet

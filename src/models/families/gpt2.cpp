@@ -17,8 +17,7 @@ Field<DecoderConfig> affine_norms() {
 Fields<DecoderConfig> gpt2_fields() {
   using C = DecoderConfig;
   return {field("vocab_size", &C::vocab_size, kSizes), field("n_positions", &C::max_seq_len, kSizes),
-      field("n_embd", &C::width, kWidths), field("n_head", &C::heads, kSizes),
-      multiple("n_embd", &C::width, "n_head", &C::heads), field("n_layer", &C::layers, kLayers),
+      size_fields<C>({"n_embd", "n_head", "n_layer", nullptr}),
       field("n_inner", &C::hidden, kSizes, [](const C& config) { return 4 * config.width; }),
       field("activation_function", &C::activation, kActivations, Activation::kGeluTanh),
       positive("layer_norm_epsilon", &C::epsilon, 1e-5), probability("resid_pdrop", &C::dropout, 0.1),

@@ -351,52 +351,40 @@ PretrainedModel open_with_adapters(
   return model;
 }
 
-// One file and its rows of the name table.
-class AdapterFile {
- public:
-  AdapterFile(const PretrainedModel& model, const std::vector<BoundRow>& rows, const AdapterFolder& adapter)
-      : file_(open_adapters(adapter.folder)) {
-    const std::string ending = are_chosen(model.adapters) ? "." + set_name(adapter) : "";
-    for (const BoundRow& bound : rows) {
-      if (!is_in_file(model, *bound.row)) continue;
-      const std::string& tensor = bound.row->tensor;
-      const bool is_adapter = bound.row->role == TensorRole::kAdapter;
-      if (is_adapter && !tensor.ends_with(ending + kWeight)) continue;  // of another set
-      match(bound, peft_name(model, is_adapter ? without(tensor, ending + kWeight) + kWeight : tensor));
-    }
-    for (const TensorEntry& entry : file_->entries())
-      if (std::ranges::none_of(matched_, [&](const auto& found) { return found.second == &entry; }))
-        fail_user("'", file_->path(), "': the model has no place for tensor ", entry.name);
-  }
-
-  void read(const ParameterSpec& spec, float* parameters) const {
-    for (const auto& [bound, entry] : matched_)
-      if (bound->spec == &spec) read_tensor(*bound, entry->dtype, entry->data, parameters);
-  }
-
- private:
-  void match(const BoundRow& bound, const std::string& name) {
-    const TensorEntry* entry = file_->find(name);
-    if (!entry && bound.row->role == TensorRole::kHead) return;
-    if (!entry) fail_user("'", file_->path(), "': tensor ", name, " is missing");
-    if (entry->type.shape != bound.shape || !is_float(entry->dtype))
-      fail_user("'", file_->path(), "': tensor ", name, " is ", entry->text(), ", expected floats of the shape ",
-          bound.shape.text());
-    matched_.emplace_back(&bound, entry);
-  }
-
-  std::unique_ptr<const TensorFile> file_;
-  std::vector<std::pair<const BoundRow*, const TensorEntry*>> matched_;
-};
-
 AdapterFiles::AdapterFiles(const PretrainedModel& model, const std::vector<BoundRow>& rows) {
-  for (const AdapterFolder& adapter : model.adapters) files_.emplace_back(model, rows, adapter);
+  for (const AdapterFolder& adapter : model.adapters) add(model, rows, adapter);
 }
 
 AdapterFiles::~AdapterFiles() = default;
 
+void AdapterFiles::add(const PretrainedModel& model, const std::vector<BoundRow>& rows, const AdapterFolder& adapter) {
+  const TensorFile& file = *files_.emplace_back(open_adapters(adapter.folder));
+  const std::string ending = are_chosen(model.adapters) ? "." + set_name(adapter) : "";
+  for (const BoundRow& bound : rows) {
+    if (!is_in_file(model, *bound.row)) continue;
+    const std::string& tensor = bound.row->tensor;
+    const bool is_adapter = bound.row->role == TensorRole::kAdapter;
+    if (is_adapter && !tensor.ends_with(ending + kWeight)) continue;  // of another set
+    match(bound, file, peft_name(model, is_adapter ? without(tensor, ending + kWeight) + kWeight : tensor));
+  }
+  for (const TensorEntry& entry : file.entries())
+    if (std::ranges::none_of(matched_, [&](const auto& found) { return found.second == &entry; }))
+      fail_user("'", file.path(), "': the model has no place for tensor ", entry.name);
+}
+
+void AdapterFiles::match(const BoundRow& bound, const TensorFile& file, const std::string& name) {
+  const TensorEntry* entry = file.find(name);
+  if (!entry && bound.row->role == TensorRole::kHead) return;
+  if (!entry) fail_user("'", file.path(), "': tensor ", name, " is missing");
+  if (entry->type.shape != bound.shape || !is_float(entry->dtype))
+    fail_user("'", file.path(), "': tensor ", name, " is ", entry->text(), ", expected floats of the shape ",
+        bound.shape.text());
+  matched_.emplace_back(&bound, entry);
+}
+
 void AdapterFiles::read(const ParameterSpec& spec, float* parameters) const {
-  for (const AdapterFile& file : files_) file.read(spec, parameters);
+  for (const auto& [bound, entry] : matched_)
+    if (bound->spec == &spec) read_tensor(*bound, entry->dtype, entry->data, parameters);
 }
 
 void save_adapters(const PretrainedModel& model, const ParameterLayout& layout,

@@ -54,10 +54,11 @@ struct OpenOptions;
 PretrainedModel open_with_adapters(
     const std::string& folder, const std::vector<AdapterFolder>& adapters, const OpenOptions& options);
 
-class AdapterFile;
+class TensorFile;
 struct BoundRow;
 struct ParameterSpec;
 struct ParameterTarget;
+struct TensorEntry;
 // The files of a model's adapters, checked against the model.
 class AdapterFiles {
  public:
@@ -67,7 +68,11 @@ class AdapterFiles {
   void read(const ParameterSpec& spec, float* parameters) const;
 
  private:
-  std::vector<AdapterFile> files_;
+  void add(const PretrainedModel& model, const std::vector<BoundRow>& rows, const AdapterFolder& adapter);
+  void match(const BoundRow& bound, const TensorFile& file, const std::string& name);
+
+  std::vector<std::unique_ptr<const TensorFile>> files_;
+  std::vector<std::pair<const BoundRow*, const TensorEntry*>> matched_;  // rows of the name table
 };
 // Writes a folder that PEFT reads. `load` fills a buffer with all parameters; the memory of finished ones that the
 // folder leaves out is freed. `base`: the adapted model's folder.

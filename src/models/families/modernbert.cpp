@@ -12,34 +12,28 @@ Field<EncoderConfig> norm_bias() {
 
 // A layer sees all positions or those up to half of "local_attention" away, and has its own theta.
 Field<EncoderConfig> layer_kinds() {
-  constexpr const char *kFull = "full_attention", *kNear = "sliding_attention", *kRope = "rope_parameters";
   return {[=](const ConfigFile& file, EncoderConfig& config) {
             const int64_t every = file.size("global_attn_every_n_layers", 3),
                           window = file.size("local_attention", 128);
-            const std::vector<std::string> types = file.texts("layer_types");
-            if (!types.empty() && std::ssize(types) != config.layers)
-              file.fail("\"layer_types\" does not name each layer once");
             const auto theta = [&](const char* type, const char* old_key, double standard) {
-              const ConfigFile rope = file.object(kRope).object(type);
+              const ConfigFile rope = file.object("rope_parameters").object(type);
               rope.choice("rope_type", {"default"});
               return positive_of(rope, "rope_theta", positive_of(file, old_key, standard));
             };
-            const double of_all = theta(kFull, "global_rope_theta", 160000),
-                         of_near = theta(kNear, "local_rope_theta", 1e4);
+            const double of_all = theta(kFullLayer, "global_rope_theta", 160000),
+                         of_near = theta(kSlidingLayer, "local_rope_theta", 1e4);
             config.layer_kinds.clear();
-            for (int64_t i = 0; i < config.layers; ++i) {
-              const bool near = types.empty() ? i % every != 0 : types[i] == kNear;
+            for (const bool near : sliding_layers(file, config.layers, [&](int64_t i) { return i % every != 0; }))
               config.layer_kinds.push_back({near ? window / 2 + 1 : 0, RotaryConfig{.theta = near ? of_near : of_all}});
-            }
           },
       [=](const EncoderConfig& config, ConfigFile& file) {
         std::vector<std::string> types;
         for (const LayerKind& kind : config.layer_kinds) {
-          types.emplace_back(kind.window > 0 ? kNear : kFull);
+          types.emplace_back(kind.window > 0 ? kSlidingLayer : kFullLayer);
           if (kind.window > 0) file.set("local_attention", 2 * (kind.window - 1));
           file.set(kind.window > 0 ? "local_rope_theta" : "global_rope_theta", kind.rotary->theta);
         }
-        file.set("layer_types", types);
+        file.set(kLayerTypes, types);
       }};
 }
 
@@ -74,9 +68,7 @@ FamilyList families_of_modernbert() {
           .has_pooler = false,
           .pooler_norm = true},
       .fields = {field("vocab_size", &C::vocab_size, kSizes), lengths_field(8192, 50283),
-          field("hidden_size", &C::width, kWidths), field("num_attention_heads", &C::heads, kSizes),
-          multiple("hidden_size", &C::width, "num_attention_heads", &C::heads),
-          field("num_hidden_layers", &C::layers, kEncoderLayers), field("intermediate_size", &C::hidden, kSizes),
+          size_fields<C>({}, kEncoderLayers),
           field("hidden_activation", &C::activation, kActivations, Activation::kGelu),
           probability("embedding_dropout", &C::dropout, 0),
           probability("attention_dropout", &C::attention_dropout, 0, &C::dropout),

@@ -15,10 +15,9 @@ void read_nomic_rotary(const ConfigFile& file, C& config) {
 
 Fields<C> nomic_fields() {
   Fields<C> all{field("vocab_size", &C::vocab_size, kSizes), field("n_positions", &C::max_seq_len, kSizes),
-      field("type_vocab_size", &C::token_types, {0, kSizes.most}, 2), field("n_embd", &C::width, kWidths),
-      field("n_head", &C::heads, kSizes), multiple("n_embd", &C::width, "n_head", &C::heads),
-      field("n_layer", &C::layers, kLayers), field("n_inner", &C::hidden, kSizes),
-      probability("resid_pdrop", &C::dropout, 0), probability("attn_pdrop", &C::attention_dropout, 0, &C::dropout),
+      field("type_vocab_size", &C::token_types, {0, kSizes.most}, 2),
+      size_fields<C>({"n_embd", "n_head", "n_layer", "n_inner"}), probability("resid_pdrop", &C::dropout, 0),
+      probability("attn_pdrop", &C::attention_dropout, 0, &C::dropout),
       positive("layer_norm_epsilon", &C::epsilon, 1e-12), fixed("activation_function", "swiglu"),
       {read_nomic_rotary, [](const C& config, ConfigFile& file) {
          file.set("activation_function", "swiglu"), file.set("rotary_emb_fraction", 1.0);

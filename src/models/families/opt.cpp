@@ -25,10 +25,7 @@ FamilyList families_of_opt() {
       .architectures = decoder_architectures("OPT"),
       .base = {.activation = Activation::kRelu, .first_position = 2, .scaled_residual = false},
       .fields = {field("vocab_size", &C::vocab_size, kSizes),
-          field("max_position_embeddings", &C::max_seq_len, kSizes, 2048), field("hidden_size", &C::width, kWidths),
-          field("num_attention_heads", &C::heads, kSizes),
-          multiple("hidden_size", &C::width, "num_attention_heads", &C::heads),
-          field("num_hidden_layers", &C::layers, kLayers),
+          field("max_position_embeddings", &C::max_seq_len, kSizes, 2048), size_fields<C>({.hidden = nullptr}),
           field("ffn_dim", &C::hidden, kSizes, [](const C& config) { return 4 * config.width; }),
           field("activation_function", &C::activation, kActivations, Activation::kRelu), norm_place(),
           other_width(

@@ -277,8 +277,7 @@ PretrainedModel open_pretrained(const std::string& folder, const OpenOptions& op
   } else if (!options.may_lack_weights || has_weight_files(folder)) {
     const WeightFiles files(folder, model.names.folders);
     const ParameterLayout layout(*model.module);
-    const std::vector<BoundRow> rows = bind_names(model.names, layout);
-    const TensorMatch match(model, rows, files, new_head);
+    const TensorMatch match(model, layout, files, new_head);
     model.with_prefix = match.with_prefix;
     model.dtypes = match.dtypes();
     model.fresh = match.fresh;
@@ -301,9 +300,8 @@ void load_parameters(
     const PretrainedModel& model, const ParameterLayout& layout, const ParameterTarget& target, uint64_t seed) {
   if (const auto packed = ParameterFile::open(model.folder)) return load_packed(model, *packed, layout, target, seed);
   const WeightFiles files(model.folder, model.names.folders);
-  const std::vector<BoundRow> rows = bind_names(model.names, layout);
-  const TensorMatch match(model, rows, files, !model.fresh.empty());
-  const AdapterFiles adapters(model, rows);
+  const TensorMatch match(model, layout, files, !model.fresh.empty());
+  const AdapterFiles adapters(model, match.bound);
   for (const ParameterSlot& slot : layout.parameters()) {
     if (layout.is_in_blocks(slot)) load_blocks(match, slot, target.flat);
     else load_parameter(match, slot, target.flat, seed);

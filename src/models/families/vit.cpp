@@ -49,11 +49,7 @@ void read_normalization(const ConfigFile& file, VitConfig& config) {
 
 Fields<VitConfig> vit_fields() {
   using C = VitConfig;
-  return {image_field(), patch_field(), field("hidden_size", &C::width, kWidths),
-      field("num_attention_heads", &C::heads, kSizes),
-      multiple("hidden_size", &C::width, "num_attention_heads", &C::heads),
-      field("num_hidden_layers", &C::layers, kLayers), field("intermediate_size", &C::hidden, kSizes),
-      probability("hidden_dropout_prob", &C::dropout, 0),
+  return {image_field(), patch_field(), size_fields<C>(), probability("hidden_dropout_prob", &C::dropout, 0),
       probability("attention_probs_dropout_prob", &C::attention_dropout, 0, &C::dropout),
       field("hidden_act", &C::activation, kActivations, Activation::kGelu),
       positive("layer_norm_eps", &C::epsilon, 1e-12), field("qkv_bias", &C::biases, true), {read_normalization}};

@@ -7,6 +7,14 @@
 
 namespace linnet {
 namespace {
+LayerNorm norm_of(Module* parent, const char* name, const LayerConfig& config) {
+  return {parent, name, config.width, config.epsilon, config.norms};
+}
+
+Dropout dropout_of(Module* parent, const char* name, const LayerConfig& config) {
+  return {parent, name, static_cast<float>(config.dropout)};
+}
+
 // Pre-LN: x + dropout(f(norm(x))); post-LN: norm(x + dropout(f(x))).
 template <class SubLayer> Tensor residual(Tensor x, NormPlace place, LayerNorm& norm, Dropout& dropout, SubLayer f) {
   if (place == NormPlace::kInput) return x + dropout(f(norm(x)));
@@ -53,8 +61,7 @@ Tensor FeedForward::operator()(Tensor x) {
 EncoderLayer::EncoderLayer(Module* parent, std::string name, const LayerConfig& config)
     : Module(parent, std::move(name)), norm_place(config.norm_place), parallel(config.parallel),
       residual_scale(config.residual_scale), self_attn{this, "self_attn", config},
-      dropout1{this, "dropout1", static_cast<float>(config.dropout)}, dropout2{this, "dropout2",
-                                                                          static_cast<float>(config.dropout)} {
+      dropout1(dropout_of(this, "dropout1", config)), dropout2(dropout_of(this, "dropout2", config)) {
   if (config.experts > 0) experts.emplace(this, "experts", config);
   else feed_forward.emplace(this, config);
   const auto add_norm = [&](std::optional<LayerNorm>& norm, const char* called) {
@@ -92,16 +99,11 @@ Tensor EncoderLayer::operator()(Tensor x, const AttentionContext& context) {
 }
 
 DecoderLayer::DecoderLayer(Module* parent, std::string name, const LayerConfig& config)
-    : Module(parent, std::move(name)),
-      norm_place(config.norm_place), self_attn{this, "self_attn", config}, cross_attn{this, "cross_attn", config},
-      feed_forward{this, config}, norm1{this, "norm1", config.width, config.epsilon, config.norms}, norm2{this, "norm2",
-                                                                                                        config.width,
-                                                                                                        config.epsilon,
-                                                                                                        config.norms},
-      norm3{this, "norm3", config.width, config.epsilon, config.norms}, dropout1{this, "dropout1",
-                                                                            static_cast<float>(config.dropout)},
-      dropout2{this, "dropout2", static_cast<float>(config.dropout)}, dropout3{this, "dropout3",
-                                                                          static_cast<float>(config.dropout)} {}
+    : Module(parent, std::move(name)), norm_place(config.norm_place), self_attn{this, "self_attn", config},
+      cross_attn{this, "cross_attn", config}, feed_forward{this, config}, norm1(norm_of(this, "norm1", config)),
+      norm2(norm_of(this, "norm2", config)), norm3(norm_of(this, "norm3", config)),
+      dropout1(dropout_of(this, "dropout1", config)), dropout2(dropout_of(this, "dropout2", config)),
+      dropout3(dropout_of(this, "dropout3", config)) {}
 
 Tensor DecoderLayer::operator()(Tensor x, const AttentionContext& context, Tensor memory) {
   ModuleScope scope(*this);

@@ -79,7 +79,7 @@ Tensor append_graph(Graph& graph, const Graph& other, ValueId result, const std:
     const std::string& inner = other.scope_path(node.scope);
     const ScopeId outer = graph.enter_scope(inner.empty() ? path : path + "." + inner);
     const std::vector<Tensor> out = graph.add(*node.op, in, node.attrs, node.where);
-    graph.leave_scope(outer);
+    graph.set_scope(outer);
     for (size_t i = 0; i < out.size(); ++i) values[node.out[i]] = out[i];
   }
   return values[result];

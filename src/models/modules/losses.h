@@ -54,6 +54,12 @@ struct TextClassifier : Module {
 // [batch, length]. Evaluation has the output "logits".
 using TextLoss = Loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types);
 
+struct TracedLogits {
+  Tensor logits, lengths;
+};
+// The model's logits of these inputs, the output of evaluation.
+TracedLogits traced_logits(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types = false);
+
 // Cross-entropy. "labels" i32 [batch], or of every token [batch, length]; negative: left out. Evaluation also outputs
 // "predictions" i32 of the same shape.
 Loss classification_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types = false);

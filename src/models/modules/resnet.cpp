@@ -7,6 +7,7 @@
 #include "engine/ops/quantized/quantized.h"
 #include "engine/ops/reduce/reduce.h"
 #include "models/nn/activation_observer.h"
+#include "models/nn/weight_quantization.h"
 
 namespace linnet {
 namespace {
@@ -67,6 +68,22 @@ Tensor FilterLayer::operator()(At x) {
 }
 
 void FilterLayer::train_quantized(float step) { input_step.emplace(this, "input_step", Shape{1}, constant_init(step)); }
+
+int64_t train_quantized(Module& model) {
+  constexpr float kUntilCalibrated = 0.05F;
+  const WeightQuantization int8 = parse_quantization("int8");
+  int64_t count = 0;
+  const auto add_step = [&](auto* layer) {
+    if (!layer || layer->input_step || !int8.choose(layer->weight.spec())) return;
+    layer->train_quantized(kUntilCalibrated);
+    ++count;
+  };
+  model.visit([&](Module& module) {
+    add_step(dynamic_cast<Linear*>(&module));
+    add_step(dynamic_cast<FilterLayer*>(&module));
+  });
+  return count;
+}
 
 Shortcut::Shortcut(Module* parent, std::string name, int64_t in, int64_t out, int64_t stride)
     : Module(parent, std::move(name)), conv{this, "0", in, out, 1, stride}, norm{this, "1", out} {}

@@ -6,7 +6,6 @@
 #pragma once
 #include "models/modules/image_model.h"
 #include "models/nn/layers.h"
-#include "models/nn/weight_quantization.h"
 
 namespace linnet {
 struct ResNetConfig {
@@ -16,17 +15,21 @@ struct ResNetConfig {
 };
 
 // A convolution without bias: [N, H, W, in] -> [N, H', W', out]. Zero padding keeps the size at stride 1.
-struct FilterLayer : Module, QuantizedTrainingLayer {
+struct FilterLayer : Module {
   FilterLayer(Module* parent, std::string name, int64_t in, int64_t out, int64_t window, int64_t stride = 1);
   Tensor operator()(At x);
-  const ParameterSpec& quantized_weight() const override { return weight.spec(); }
-  bool is_trained_quantized() const override { return input_step.has_value(); }
-  void train_quantized(float step) override;
+  void train_quantized(float step);  // as Linear's
 
   int64_t stride;
   Parameter weight;                     // [out, window, window, in]
   std::optional<Parameter> input_step;  // [1]: the step of x, as of Linear; usually none
 };
+
+// Quantization-aware training for static int8: linear layers and convolutions round weights and inputs as the finished
+// model will (ops/quantized). The step of each input is a parameter, "LAYER.input_step" [1], the layer's scale in
+// static int8. Weights are rounded by the quantizer that packs them (engine/kernels/quantized/packed_weight.h), without
+// steps. Adds a step to each layer that `int8` quantizes. Returns their number.
+int64_t train_quantized(Module& model);
 
 struct Shortcut : Module {
   Shortcut(Module* parent, std::string name, int64_t in, int64_t out, int64_t stride);

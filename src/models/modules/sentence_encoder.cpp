@@ -69,13 +69,6 @@ Tensor cosent(Tensor cosines, Tensor labels, Tensor weights) {
 
 Tensor distances(Tensor a, Tensor b) { return root(sum_to(square(a - b), {a.dim(0), 1}) + kTiny); }
 
-Tensor traced_embeddings(TextClassifier& model, Trace& trace, int64_t texts, int64_t length) {
-  const Tensor tokens = trace.input("tokens", {DType::kI32, {texts, length}});
-  const Tensor embeddings = model.logits(tokens, trace.input("lengths", {DType::kI32, {texts}}));
-  if (!trace.options().training) trace.graph().output("logits", embeddings);
-  return embeddings;
-}
-
 Tensor embedding_loss_sum(const EmbeddingLoss& options, Tensor embeddings, Tensor labels, Tensor weights) {
   const int64_t batch = weights.dim(0);
   const Tensor units = unit_rows(embeddings);
@@ -142,7 +135,7 @@ Loss embedding_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t 
   auto& encoder = dynamic_cast<SentenceEncoder&>(model);
   const EmbeddingLoss& options = trace.options().training ? encoder.training_loss : encoder.evaluation_loss;
   if (options.parts == 1) return embedding_alone(model, trace, batch, length);
-  const Tensor embeddings = traced_embeddings(model, trace, options.parts * batch, length);
+  const Tensor embeddings = traced_logits(model, trace, options.parts * batch, length).logits;
   if (!options.cached) return embedding_loss_of(options, trace, embeddings, batch);
   const Tensor change = sum_to(embeddings * trace.input("gradients", embeddings.type()), {});
   const std::vector<Tensor> share = split_evenly(trace.input("share", {change.type().dtype, {2}}), 0, 2);
@@ -150,7 +143,7 @@ Loss embedding_loss(TextClassifier& model, Trace& trace, int64_t batch, int64_t 
 }
 
 Loss embedding_alone(TextClassifier& model, Trace& trace, int64_t texts, int64_t length) {
-  const Tensor embeddings = traced_embeddings(model, trace, texts, length);
+  const Tensor embeddings = traced_logits(model, trace, texts, length).logits;
   const TensorType number{embeddings.type().dtype, {}};
   return {fill(trace.graph(), number, 0), fill(trace.graph(), number, 1)};
 }

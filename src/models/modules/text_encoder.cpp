@@ -93,19 +93,14 @@ Tensor evaluate_masked(MaskedLanguageModel& model, Trace& trace, Tensor states, 
   trace.graph().output("predictions", joined(predictions, 0));
   return sum;
 }
+}  // namespace
 
-struct TracedLogits {
-  Tensor logits, lengths;
-};
-
-// The model's logits of the inputs of a batch, an output of evaluation.
 TracedLogits traced_logits(TextClassifier& model, Trace& trace, int64_t batch, int64_t length, bool types) {
   const EncoderInputs inputs = declare_inputs(trace, batch, length, types);
   const Tensor logits = model.logits(inputs.tokens, inputs.lengths, inputs.types);
   if (!trace.options().training) trace.graph().output("logits", logits);
   return {logits, inputs.lengths};
 }
-}  // namespace
 
 Tensor first_state(Tensor states) { return reshape(slice(states, 1, 0, 1), {states.dim(0), states.dim(2)}); }
 

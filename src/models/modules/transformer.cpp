@@ -99,7 +99,8 @@ Transformer::Transformer(const TransformerConfig& config)
   }
 }
 
-Tensor Transformer::add_positions(Tensor embedded, bool of_target, const RowsOf& rows) {
+Tensor Transformer::add_positions(Tensor embedded, bool of_target, const RowsOf& at) {
+  const auto rows = [&](Tensor table) { return at ? at(table) : slice(table, 0, 0, embedded.dim(1)); };
   if (of_target && after_start) embedded = embedded * rows(after_start->tensor());
   if (positions) {
     embedded = embedded + rows(positions->tensor());
@@ -111,20 +112,14 @@ Tensor Transformer::add_positions(Tensor embedded, bool of_target, const RowsOf&
   return embedding_dropout(norm ? (*norm)(embedded) : embedded);
 }
 
-Tensor Transformer::embed_target(Tensor ids) {
-  return add_positions(target_table()(ids), true, [&](Tensor table) { return slice(table, 0, 0, ids.dim(1)); });
-}
-
 Tensor Transformer::encode(Tensor source, Tensor source_lengths) {
-  const Tensor x =
-      add_positions(source_table()(source), false, [&](Tensor table) { return slice(table, 0, 0, source.dim(1)); });
-  return encoder(x, {.lengths = source_lengths});
+  return encoder(add_positions(source_table()(source), false), {.lengths = source_lengths});
 }
 
 Tensor Transformer::hidden(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths) {
   const Tensor memory = encode(source, source_lengths);
-  return decoder(
-      embed_target(target_in), {.lengths = target_lengths, .causal = true, .memory_lengths = source_lengths}, memory);
+  return decoder(add_positions(target_table()(target_in), true),
+      {.lengths = target_lengths, .causal = true, .memory_lengths = source_lengths}, memory);
 }
 
 Tensor Transformer::decode(const TargetRows& rows) {

@@ -89,10 +89,10 @@ struct Transformer : EncoderDecoder {
  private:
   Embedding& source_table() { return shared_embedding ? *shared_embedding : *source_embedding; }
   Embedding& target_table() { return shared_embedding ? *shared_embedding : *target_embedding; }
-  // The layers' input for one side. `rows` returns the rows of a [max_seq_len, D] table at the tokens' positions.
+  // The layers' input for one side. `at` returns the rows of a [max_seq_len, D] table at the tokens' positions; empty:
+  // they begin with 0.
   using RowsOf = std::function<Tensor(Tensor table)>;
-  Tensor add_positions(Tensor embedded, bool of_target, const RowsOf& rows);
-  Tensor embed_target(Tensor ids);  // from position 0
+  Tensor add_positions(Tensor embedded, bool of_target, const RowsOf& at = {});
   // The head's input [B, T, D].
   Tensor hidden(Tensor source, Tensor source_lengths, Tensor target_in, Tensor target_lengths);
 };

@@ -21,7 +21,9 @@ Forward::Forward(const Module& model, const std::vector<Function>& functions, co
   if (store_.device().is_host())
     for (Graph& graph : graphs) graph = group_images(graph);
   bind_inputs(graphs);
-  if (options.pack_weights) find_filters(graphs);
+  if (options.pack_weights) filters_ = packable_filters(graphs, store_.backend());
+  for (const PackedFilters& filters : filters_)
+    store_.declare(filters.input(), MemoryKind::kParameters, float_bytes(filters.floats));
   // Other nodes are rounded no more coarsely than the products of linear layers.
   const auto bf16_if = [](bool is_wanted) { return is_wanted ? Precision::kBf16 : Precision::kF32; };
   const bool in_bf16 = options.quantization.linear == WeightFormat::kBf16;
@@ -83,12 +85,6 @@ std::vector<Graph> Forward::take_computed_once(std::vector<Graph>& graphs) {
     graphs[i] = std::move(split->rest);
   }
   return first;
-}
-
-void Forward::find_filters(const std::vector<Graph>& graphs) {
-  filters_ = packable_filters(graphs, store_.backend());
-  for (const PackedFilters& filters : filters_)
-    store_.declare(filters.input(), MemoryKind::kParameters, float_bytes(filters.floats));
 }
 
 void Forward::pack_loaded() {

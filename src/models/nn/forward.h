@@ -83,7 +83,6 @@ class Forward {
   void* location(const std::string& input, size_t bytes);
   void bind_inputs(const std::vector<Graph>& graphs);
   std::vector<Graph> take_computed_once(std::vector<Graph>& graphs);
-  void find_filters(const std::vector<Graph>& graphs);
   void pack_loaded();
 
   ParameterLayout layout_;

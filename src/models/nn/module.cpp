@@ -152,7 +152,7 @@ void fail_module_index(const std::string& path, size_t i, size_t size) {
 }
 
 ModuleScope::ModuleScope(const Module& module) : outer_(Trace::current().graph().enter_scope(module.path())) {}
-ModuleScope::~ModuleScope() { Trace::current().graph().leave_scope(outer_); }
+ModuleScope::~ModuleScope() { Trace::current().graph().set_scope(outer_); }
 
 Initializer constant_init(double value) {
   return [value](std::span<float> values, const Shape&, const auto&) {

@@ -1,7 +1,6 @@
 #include "models/nn/weight_quantization.h"
 #include "base/fail.h"
 #include "base/text.h"
-#include "models/nn/layers.h"
 #include "models/nn/module.h"
 #include "models/nn/parameter_layout.h"
 
@@ -35,24 +34,6 @@ WeightQuantization parse_quantization(const std::string& word, const std::vector
   if (word == "int8-weights") return {.linear = kInt8Blocks, .table = kInt8Blocks, .keep = keep};
   if (word == "int4-weights") return {.linear = kInt4Blocks, .table = kInt8Blocks, .keep = keep};
   fail_user("\"", word, "\" is no way to quantize; there are ", joined(quantization_words()));
-}
-
-int64_t train_quantized(Module& model) {
-  constexpr float kUntilCalibrated = 0.05F;
-  const WeightQuantization int8 = parse_quantization("int8");
-  int64_t count = 0;
-  model.visit([&](Module& module) {
-    auto* layer = dynamic_cast<QuantizedTrainingLayer*>(&module);
-    if (layer && !layer->is_trained_quantized() && int8.choose(layer->quantized_weight())) {
-      layer->train_quantized(kUntilCalibrated);
-      ++count;
-    }
-    auto* linear = dynamic_cast<Linear*>(&module);
-    if (!linear || linear->input_step || !int8.choose(linear->weight.spec())) return;
-    linear->train_quantized(kUntilCalibrated);
-    ++count;
-  });
-  return count;
 }
 
 std::string weight_of_input_step(const std::string& parameter) {

@@ -179,12 +179,16 @@ Rows sizes(const CheckSubject& subject, const CheckSequence& sequence) {
   return {shape[0], shape[1]};
 }
 
-template <class From>
-void replace_tokens(CheckBatch& batch, const CheckSequence& sequence, const Rows& rows, const From& from, int64_t to) {
+// How much the loss of a batch changes with the tokens [from(row), to) of each row.
+double change_by_tokens(const CheckSubject& subject, CheckBatch& batch, const CheckSequence& sequence,
+    FunctionRef<int64_t(int64_t row)> from, int64_t to) {
+  const double before = loss_of(subject, batch).sum;
+  const Rows rows = sizes(subject, sequence);
   const auto tokens = ids(batch, sequence.tokens);
   const std::vector<int32_t> all(tokens.begin(), tokens.end());
   for (int64_t row = 0; row < rows.count; ++row)
     replace(tokens.subspan(row * rows.length, static_cast<size_t>(rows.length)), from(row), to, all);
+  return difference(before, loss_of(subject, batch).sum);
 }
 
 struct Positions {
@@ -194,20 +198,17 @@ struct Positions {
 // How much the loss of the targets at `kept` positions changes with the tokens at `replaced` ones.
 double change_of_loss(CheckSubject& subject, const CheckSequence& sequence, Positions kept, Positions replaced) {
   restart(subject);
-  const Rows rows = sizes(subject, sequence);
+  const int64_t length = sizes(subject, sequence).length;
   CheckBatch batch = subject.batch;
   const auto targets = ids(batch, sequence.targets);
   for (int64_t i = 0; i < std::ssize(targets); ++i)
-    if (i % rows.length < kept.from || i % rows.length >= kept.to) targets[i] = -1;
-  const double before = loss_of(subject, batch).sum;
-  replace_tokens(
-      batch, sequence, rows, [&](int64_t) { return replaced.from; }, replaced.to);
-  return difference(before, loss_of(subject, batch).sum);
+    if (i % length < kept.from || i % length >= kept.to) targets[i] = -1;
+  const auto from = [&](int64_t) { return replaced.from; };
+  return change_by_tokens(subject, batch, sequence, from, replaced.to);
 }
 
 const CheckSequence* causal_sequence(const CheckSubject& subject) {
-  const auto found = std::ranges::find_if(subject.sequences, [](const auto& s) { return !s.targets.empty(); });
-  return found == subject.sequences.end() ? nullptr : &*found;
+  return find_item(subject.sequences, true, [](const CheckSequence& sequence) { return !sequence.targets.empty(); });
 }
 
 // The middle of the longest row, or of the positions that have a target.
@@ -279,15 +280,11 @@ Finding check_padding(CheckSubject& subject) {
   restart(subject);
   for (const CheckSequence& sequence : subject.sequences) {
     if (sequence.lengths.empty() || !subject.flat_positions.empty()) continue;
-    const Rows rows = sizes(subject, sequence);
     CheckBatch batch = subject.batch;
     for (int32_t& length : ids(batch, sequence.lengths)) length = std::min(length, std::max(1, length / 2));
     cut_labels(subject, batch, sequence);
-    const double before = loss_of(subject, batch).sum;
-    const auto lengths = ids(batch, sequence.lengths);
-    replace_tokens(
-        batch, sequence, rows, [&](int64_t row) { return lengths[row]; }, rows.length);
-    worst = std::max(worst, difference(before, loss_of(subject, batch).sum));
+    const auto from = [lengths = ids(batch, sequence.lengths)](int64_t row) { return lengths[row]; };
+    worst = std::max(worst, change_by_tokens(subject, batch, sequence, from, sizes(subject, sequence).length));
   }
   if (worst < 0) return skipped("the rows have no padding");
   return verdict(

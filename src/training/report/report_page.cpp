@@ -67,15 +67,17 @@ Json columns(const std::vector<Json>& lines) {
   return table;
 }
 
-Json object_or_null(const std::string& text) {
+// Without members if the text is damaged.
+Json object_of(const std::string& text) {
   Json json = Json::parse_or_null(text, JsonLimits::tables());
-  return json.is_object() ? json : Json(nullptr);
+  return json.is_object() ? json : Json::object();
 }
 
 Json profile_of(const std::string& text) {
-  Json profile = object_or_null(text);
-  if (!profile.is_object() || !profile.contains("rows") || !profile["rows"].is_array()) return nullptr;
+  Json profile = object_of(text);
+  if (!profile.contains("rows") || !profile["rows"].is_array()) return nullptr;
   Json& rows = profile["rows"];
+  if (!std::ranges::all_of(rows, &Json::is_object)) return nullptr;
   if (rows.size() > kMostRows) rows.resize(kMostRows);
   for (Json& row : rows)
     for (auto& [name, value] : row.items())
@@ -95,25 +97,24 @@ Json samples_of(const std::string& text) {
 
 Json run_data(const ReportRun& run, bool with_pictures) {
   std::vector<Json> train, valid;
-  for (Json& line : parsed_lines(run.metrics))
-    (line.value("split", "train") == "train" ? train : valid).push_back(std::move(line));
+  for (Json& line : parsed_lines(run.metrics)) {
+    const Json* split = line.find("split");
+    if (!split || *split == "train") train.push_back(std::move(line));
+    else if (split->is_string()) valid.push_back(std::move(line));
+  }
   Json config = Json::object();
   for (const auto& [key, value] : run.config) config[key] = value;
   Json json{{"name", run.name}, {"config", std::move(config)}, {"train", columns(thinned(std::move(train)))},
       {"valid", columns(valid)}, {"samples", samples_of(run.samples)}};
-  if (Json classes = object_or_null(run.classes); classes.is_object() && classes.contains("classes")) {
+  if (Json classes = object_of(run.classes); classes.contains("classes")) {
     if (classes["classes"].size() > kMostClasses) classes.erase("confusion");
     json["classes"] = std::move(classes);
   }
-  const Json system = object_or_null(run.system);
-  json["system"] = system.is_object() ? system : Json::object();
-  const Json memory = object_or_null(run.memory);
-  if (memory.is_object()) {
-    for (const char* name : {"items", "parameters"})
-      if (memory.contains(name)) json[name] = memory[name];
-    if (with_pictures && memory.contains("picture") && memory["picture"].is_object())
-      json["memory"] = memory["picture"];
-  }
+  json["system"] = object_of(run.system);
+  const Json memory = object_of(run.memory);
+  for (const char* name : {"items", "parameters"})
+    if (memory.contains(name)) json[name] = memory[name];
+  if (with_pictures && memory.contains("picture") && memory["picture"].is_object()) json["memory"] = memory["picture"];
   if (const Json profile = profile_of(run.profile); with_pictures && profile.is_object()) json["profile"] = profile;
   return json;
 }

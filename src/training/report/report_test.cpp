@@ -52,16 +52,19 @@ TEST(ReportPage, LongRunsAreThinnedAndKeepTheirSpikes) {
 }
 
 TEST(ReportPage, DamagedPartsAreLeftOut) {
-  const ReportRun run{.name = "r",
-      .metrics = "{}\nnonsense\n[1]\n",
-      .samples = "{\"step\":1,\"samples\":3}\n",
-      .memory = "{",
-      .profile = "[]",
-      .system = "no"};
-  const auto data = data_of(report_page({.title = "t", .subtitle = "", .command = "report"}, std::span(&run, 1)));
-  EXPECT_FALSE(data["runs"][0].contains("memory"));
-  EXPECT_FALSE(data["runs"][0].contains("profile"));
-  EXPECT_EQ(data["runs"][0]["train"]["step"].size(), 0u);
+  for (const char* profile : {"[]", "{\"rows\":[1]}"}) {
+    const ReportRun run{.name = "r",
+        .metrics = "{}\nnonsense\n[1]\n{\"step\":1,\"split\":3}\n",
+        .samples = "{\"step\":1,\"samples\":3}\n",
+        .memory = "{",
+        .profile = profile,
+        .system = "no"};
+    const auto data = data_of(report_page({.title = "t", .subtitle = "", .command = "report"}, std::span(&run, 1)));
+    EXPECT_FALSE(data["runs"][0].contains("memory"));
+    EXPECT_FALSE(data["runs"][0].contains("profile"));
+    EXPECT_EQ(data["runs"][0]["train"]["step"].size(), 0u);
+    EXPECT_EQ(data["runs"][0]["valid"]["step"].size(), 0u);
+  }
 }
 
 struct Net : Module {
