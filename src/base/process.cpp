@@ -72,6 +72,7 @@ double file_pages(const std::string& folder, int version) {
   return pages;
 }
 
+std::atomic<uint64_t> most_bytes{UINT64_MAX}, checks{0};
 std::atomic<int> forks{0};  // from the process of the first ForkGuard to this one
 std::atomic<bool> requested{false}, keeps_handlers{false};
 std::atomic<const char*> announcement{nullptr};
@@ -111,6 +112,15 @@ uint64_t memory_left() {
   while (meminfo >> key >> value >> unit)
     if (key == "MemAvailable:") left = std::min(left, value * 1024);
   return left;
+}
+
+MemoryLimit::MemoryLimit(uint64_t bytes) { most_bytes = bytes; }
+MemoryLimit::~MemoryLimit() { most_bytes = UINT64_MAX; }
+
+void MemoryLimit::check() {
+  if (++checks % 16 == 0 && own_bytes() > most_bytes)
+    fail_user("reading the data takes more than the ", most_bytes / 1000000,
+        " MB of --memory or of this machine; less data takes less, and a file of tokens (.bin) hardly any");
 }
 
 std::string memory_limit() {

@@ -15,6 +15,14 @@ uint64_t own_bytes();            // of resident_bytes(), what is in no file (Rss
 // What the process may still take of the machine's free memory and its cgroups' limits. UINT64_MAX: not known.
 uint64_t memory_left();
 
+// While it lives, check() is a user error once the process has taken more than `bytes` of its own.
+class MemoryLimit {
+ public:
+  explicit MemoryLimit(uint64_t bytes);
+  ~MemoryLimit();
+  static void check();  // by whatever reads data; cheap
+};
+
 // For errors about refused memory: "; the address space is limited to 30 MB (ulimit -v)", or "" without a limit.
 std::string memory_limit();
 

@@ -76,7 +76,7 @@ struct GgufSource {
   Shape shape;
   std::function<void(int64_t first, int64_t count, float* out)> fill;
 };
-// Replaces `path` in one step. User error for values that are not finite, which blocks cannot hold.
+// Replaces `path` in one step. User error for values that are not finite: blocks cannot hold them.
 void save_gguf(const std::string& path, const std::vector<std::pair<std::string, Json>>& keys,
     const std::vector<GgufSource>& tensors);
 }  // namespace linnet

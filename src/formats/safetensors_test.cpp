@@ -82,11 +82,6 @@ TEST(Safetensors, OpensAHeaderOfManyTensors) {
   for (int i = 0; i < kTensors; ++i)
     header += (i > 0 ? ",\"t" : "\"t") + std::to_string(i) + R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
   EXPECT_EQ(parse(file_of(header + "}", 0)).entries().size(), static_cast<size_t>(kTensors));
-  size_t steps = 0;  // of the parser: quadratic work would be 10^10
-  JsonLimits limits = JsonLimits::tables();
-  limits.steps = &steps;
-  Json::parse(header + "}", limits);
-  EXPECT_LE(steps, size_t{20} * kTensors);
 }
 
 std::string two(const std::string& a, const std::string& b, size_t data_bytes) {

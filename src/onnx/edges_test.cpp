@@ -60,6 +60,7 @@ TEST(OnnxEdges, SizesOfResizeAreAsManyAsItsAxes) {
   const Known image{{1, 1, 2, 2}, {1, 2, 3, 4}}, none{{0}, {}}, scales{{4}, {1, 1, 2, 2}};
   EXPECT_PRED2(has_text, refusal("Resize", {image, none, scales, whole({3}, {1, 1, 2})}), "another number of axes");
   EXPECT_PRED2(has_text, refusal("Resize", {image, none, none}), "another number of axes");
+  EXPECT_PRED2(has_text, refusal("Resize", {image, none, {{1}, {1}}, whole({3}, {1, 1, 2})}), "another number of axes");
   EXPECT_EQ(result_of("Resize", {image, none, scales}).second, (Shape{1, 1, 4, 4}));
 }
 
@@ -68,7 +69,8 @@ TEST(OnnxEdges, NothingIsDividedByZero) {
   const std::vector<OnnxAttribute> huge{int_attribute("blocksize", INT64_C(1) << 32)};
   EXPECT_PRED2(has_text, refusal("DepthToSpace", {none}, huge), "a blocksize of 4294967296");
   EXPECT_PRED2(has_text, refusal("SpaceToDepth", {none}, huge), "a blocksize of 4294967296");
-  EXPECT_PRED2(has_text, refusal("LRN", {{{1, 2, 1, 1}, {1, 2}}}, {int_attribute("size", 0)}), "a size of 0");
+  for (const int64_t size : {INT64_C(0), INT64_C(1) << 62})
+    EXPECT_PRED2(has_text, refusal("LRN", {{{1, 2, 1, 1}, {1, 2}}}, {int_attribute("size", size)}), "a size of");
 }
 
 TEST(OnnxEdges, EmptyTensorsHaveTheirShape) {
@@ -88,13 +90,22 @@ TEST(OnnxEdges, NotANumberIsOneOfTheDistinctElements) {
 }
 
 TEST(OnnxEdges, SmallAndLargeNumbersKeepTheirDigits) {
-  const std::vector<OnnxAttribute> as_in_c{int_attribute("fmod", 1)};
-  EXPECT_EQ(result_of("Mod", {{{2}, {1e9, 1e10}}, {{2}, {7, 3}}}, as_in_c).first, (std::vector<double>{6, 1}));
-  const std::vector<double> x{1e-8, -1e-5, 1e20}, y = result_of("Asinh", {{{3}, x}}).first;
-  for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(y[i] / std::asinh(x[i]), 1, 1e-6) << x[i];
-  EXPECT_NEAR(result_of("Sinh", {{{1}, {1e-5}}}).first[0], 1e-5, 1e-11);
-  EXPECT_NEAR(result_of("Atanh", {{{1}, {1e-5}}}).first[0], 1e-5, 1e-11);
-  EXPECT_NEAR(result_of("Acosh", {{{1}, {1e30}}}).first[0], std::acosh(1e30), 1e-4);
+  const auto expect_close = [](const char* op, double (*exact)(double), const std::vector<double>& x) {
+    for (const OnnxElement element : {OnnxElement::kFloat, OnnxElement::kDouble}) {
+      const bool doubles = element == OnnxElement::kDouble;
+      const std::vector<double> y = result_of(op, {{{std::ssize(x)}, x, element}}).first;
+      for (size_t i = 0; i < x.size(); ++i) {
+        const double of = doubles ? x[i] : static_cast<float>(x[i]);
+        EXPECT_NEAR(y[i] / exact(of), 1, doubles ? 1e-13 : 1e-5) << op << " of " << x[i];
+      }
+    }
+  };
+  expect_close("Asinh", [](double v) { return std::asinh(v); }, {1e-8, -1e-5, 0.049, 0.051, -1, 30, 1e5, -1e20});
+  expect_close("Acosh", [](double v) { return std::acosh(v); }, {1.000001, 1.001, 1.1, 2, 30, 1e5, 1e30});
+  expect_close("Atanh", [](double v) { return std::atanh(v); }, {1e-8, -1e-5, 0.049, 0.051, -0.5, 0.99});
+  expect_close("Sinh", [](double v) { return std::sinh(v); }, {1e-8, -1e-5, 0.249, 0.251, -1, 20, 89});
+  expect_close("Cosh", [](double v) { return std::cosh(v); }, {0, 1e-3, -1, 20, -89});
+  EXPECT_EQ(result_of("Atanh", {{{2}, {1, -1}}}).first, (std::vector<double>{INFINITY, -INFINITY}));
 }
 
 TEST(OnnxEdges, AZeroKeepsItsSign) {

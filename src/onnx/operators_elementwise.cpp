@@ -34,14 +34,6 @@ Tensor wrapped(const OnnxCall& call, Tensor y, OnnxElement element) {
   return elementwise(call, {y}, [=](Number x) { return x - floor((x - low) / range) * range; });
 }
 
-// Computed in double: floats lose whole turns, and what is left of 1 by small numbers.
-template <class F> OnnxOperator in_double(F formula) {
-  return [=](OnnxCall& call) {
-    if constexpr (std::is_invocable_v<F, Number>) call.set(elementwise(call, {call.tensor(0, DType::kF64)}, formula));
-    else call.set(elementwise(call, {call.tensor(0, DType::kF64), call.tensor(1, DType::kF64)}, formula));
-  };
-}
-
 OnnxOperator arithmetic(Scalar function) {
   return [=](OnnxCall& call) {
     const Tensor y = elementwise(call, {call.tensor(0), call.tensor(1)}, [=](Number a, Number b) {
@@ -181,9 +173,28 @@ Number clipped(Number x, const OnnxCall& call) {
 }
 
 Number arcsine(Number x) { return apply(Scalar::kAtan, {x / sqrt((1 - x) * (1 + x))}); }
-Number inverse_sinh(Number x) {  // sign(x) log(|x| + sqrt(x^2 + 1))
-  const Number y = log(abs(x) + sqrt(square(x) + 1));
-  return select(0 > x, -y, y);
+
+// Series where the sum of a small number and 1 would lose its digits, and no squares or powers that overflow early.
+Number inverse_sinh(Number x) {
+  const Number a = abs(x), b = min(a, 1e4), s = square(x);
+  const Number size = select(a > 1e4, log(a) + std::numbers::ln2, log(b + sqrt(square(b) + 1)));
+  const Number series = x * (1 - s * (1.0 / 6 - s * (3.0 / 40 - s * (15.0 / 336 - s * (105.0 / 3456)))));
+  return select(0.05 > a, series, select(0 > x, -size, size));
+}
+Number inverse_cosh(Number x) { return inverse_sinh(sqrt(x - 1) * sqrt(x + 1)); }
+Number inverse_tanh(Number x) {
+  const Number s = square(x), series = x * (1 + s * (1.0 / 3 + s * (1.0 / 5 + s * (1.0 / 7 + s * (1.0 / 9)))));
+  return select(0.05 > abs(x), series, 0.5 * log((1 + x) / (1 - x)));
+}
+Number half_exp(Number x) { return exp(abs(x) + -std::numbers::ln2); }
+Number hyperbolic_sine(Number x) {
+  const Number s = square(x), half = half_exp(x), size = half - 0.25 / half;
+  const Number series = x * (1 + s * (1.0 / 6) * (1 + s * (1.0 / 20) * (1 + s * (1.0 / 42) * (1 + s * (1.0 / 72)))));
+  return select(0.25 > abs(x), series, select(0 > x, -size, size));
+}
+Number hyperbolic_cosine(Number x) {
+  const Number half = half_exp(x);
+  return half + 0.25 / half;
 }
 
 // A slope with fewer axes than x has one for channels.
@@ -257,19 +268,19 @@ OnnxOperatorRows elementwise_operators() {
   using Call = const OnnxCall&;
   OnnxOperatorRows rows{
       {"Acos", unary([](Number x) { return std::numbers::pi / 2 - arcsine(x); })},
-      {"Acosh", in_double([](Number x) { return log(x + sqrt(square(x) - 1)); })},
+      {"Acosh", unary(inverse_cosh)},
       {"Add", arithmetic(Scalar::kAdd)},
       {"And", comparison([](Number a, Number b) { return a * b; })},
       {"Asin", unary(arcsine)},
-      {"Asinh", in_double(inverse_sinh)},
-      {"Atanh", in_double([](Number x) { return 0.5 * log((1 + x) / (1 - x)); })},
+      {"Asinh", unary(inverse_sinh)},
+      {"Atanh", unary(inverse_tanh)},
       {"Cast", [](OnnxCall& call) { cast_to(call, static_cast<OnnxElement>(call.integer("to", 0))); },
           "float8 and strings are not there; float16 and bfloat16 are computed in 32 bits"},
       {"CastLike", [](OnnxCall& call) { cast_to(call, call.element(1)); }},
       {"Ceil", unary([](Number x) { return -floor(-x); })},
       {"Celu", unary([](Number x, Call c) { return exponential(x, 1, c.real("alpha", 1), c.real("alpha", 1)); })},
       {"Clip", unary(clipped), "bounds must be known", {1, 2}},
-      {"Cosh", unary([](Number x) { return 0.5 * (exp(x) + exp(-x)); })},
+      {"Cosh", unary(hyperbolic_cosine)},
       {"Div", binary(quotient)},
       {"Dropout", dropout_operator, "as the identity, but in training mode while the network is trained"},
       {"Elu", unary([](Number x, Call c) { return exponential(x, 1, c.real("alpha", 1), 1); })},
@@ -293,7 +304,7 @@ OnnxOperatorRows elementwise_operators() {
       {"Mean", mean},
       {"Min", of_all(Scalar::kMin)},
       {"Mish", unary([](Number x) { return x * tanh(softplus(x)); })},
-      {"Mod", in_double(modulo)},
+      {"Mod", binary(modulo), "of floats with quotients below 2^24"},
       {"Mul", product},
       {"Not", unary([](Number x) { return !x; })},
       {"Or", comparison([](Number a, Number b) { return max(a, b); })},
@@ -304,7 +315,7 @@ OnnxOperatorRows elementwise_operators() {
        })},
       {"Shrink", unary(shrunk)},
       {"Sign", unary([](Number x) { return (x > 0) - (0 > x); })},
-      {"Sinh", in_double([](Number x) { return 0.5 * (exp(x) - exp(-x)); })},
+      {"Sinh", unary(hyperbolic_sine)},
       {"Softplus", unary([](Number x) { return softplus(x); })},
       {"Softsign", unary([](Number x) { return x / (1 + abs(x)); })},
       {"Sub", arithmetic(Scalar::kSub)},

@@ -418,7 +418,8 @@ void resize(OnnxCall& call) {
   std::vector<int64_t> axes = call.list("axes");
   if (axes.empty()) axes = numbers_below<int64_t>(s.rank());
   const size_t count = axes.size();
-  if (scales.size() + sizes.size() != count && (scales.size() != count || sizes.size() != count))
+  const auto fits = [&](const std::vector<double>& list) { return list.empty() || list.size() == count; };
+  if (!fits(scales) || !fits(sizes) || (scales.empty() && sizes.empty()))
     call.fail("scales or sizes for another number of axes");
   std::vector<double> roi;
   if (!old && sampling.locations == "tf_crop_and_resize") roi = call.numbers(1);

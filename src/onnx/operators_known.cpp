@@ -66,7 +66,10 @@ void shift_unsigned(OnnxCall& call) {
 }
 
 // A shift beyond the number's bits, or a negative one, leaves its sign.
-void shift_known(OnnxCall& call) {
+void bit_shift(OnnxCall& call) {
+  const OnnxElement element = call.element();
+  if (element == OnnxElement::kUint8 || element == OnnxElement::kUint16 || element == OnnxElement::kUint32)
+    return shift_unsigned(call);
   const bool left = call.text("direction", "") == "LEFT";
   const int size = bits_of(call);
   bitwise(call, [=](uint64_t a, uint64_t b) {
@@ -74,13 +77,6 @@ void shift_known(OnnxCall& call) {
     if (b >= static_cast<uint64_t>(size)) return !left && number < 0 ? ~uint64_t{0} : uint64_t{0};
     return left ? a << b : static_cast<uint64_t>(number >> b);
   });
-}
-
-void bit_shift(OnnxCall& call) {
-  const OnnxElement element = call.element();
-  if (element == OnnxElement::kUint8 || element == OnnxElement::kUint16 || element == OnnxElement::kUint32)
-    return shift_unsigned(call);
-  shift_known(call);
 }
 
 void compress(OnnxCall& call) {

@@ -152,8 +152,9 @@ void lp_normalization(OnnxCall& call) {
 // Divides each channel by a power of the sum of its neighbors' squares.
 void local_response_normalization(OnnxCall& call) {
   const double alpha = call.real("alpha", 1e-4), beta = call.real("beta", 0.75), bias = call.real("bias", 1);
-  const int64_t size = call.integer("size", 1), before = (size - 1) / 2, after = size - 1 - before;
-  if (size < 1) call.fail("a size of ", size);
+  const int64_t size = call.integer("size", 1);
+  if (size < 1 || size > 1024) call.fail("a size of ", size);
+  const int64_t before = (size - 1) / 2, after = size - 1 - before;
   const Tensor x = call.tensor(0);
   const int64_t channels = x.dim(1);
   const Tensor padded = compose::pad(square(x), 1, before, after, 0);

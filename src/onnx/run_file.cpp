@@ -71,9 +71,9 @@ std::vector<OnnxTensor> read_tensors(
   return tensors;
 }
 
-// `known`: names of inputs that are known while tracing.
+// Inputs that `is_known` picks are known while tracing.
 TracedValues run_network(
-    OnnxNetwork& network, const std::map<std::string, OnnxTensor>& inputs, const std::set<std::string>& known) {
+    OnnxNetwork& network, const std::map<std::string, OnnxTensor>& inputs, bool (*is_known)(const OnnxTensor& input)) {
   Trace trace;
   TracedValues values;
   NamedTensors host;
@@ -81,7 +81,7 @@ TracedValues run_network(
     HostTensor numbers = read_host_tensor(tensor);
     TracedValue& value = values[name];
     value.element = tensor.element;
-    if (known.contains(name)) {
+    if (is_known(tensor)) {
       value.known = std::make_shared<HostTensor>(std::move(numbers));
     } else {
       value.tensor = trace.input(name, numbers.type());
@@ -106,19 +106,16 @@ TracedValues run_network(
 
 // Shapes, axes and bounds may have to be known: tries inputs of whole numbers so, at last all inputs.
 TracedValues run_some_way(OnnxNetwork& network, const std::map<std::string, OnnxTensor>& inputs) {
-  std::set<std::string> whole, all;
-  for (const auto& [name, tensor] : inputs) {
-    all.insert(name);
-    if (is_whole(tensor.element) || tensor.dims.empty()) whole.insert(name);
-  }
-  for (const auto& known : {std::set<std::string>{}, whole}) {
+  constexpr bool (*kWays[])(const OnnxTensor&) = {[](const OnnxTensor&) { return false; },
+      [](const OnnxTensor& input) { return is_whole(input.element) || input.dims.empty(); }};
+  for (const auto is_known : kWays) {
     try {
-      return run_network(network, inputs, known);
+      return run_network(network, inputs, is_known);
     } catch (const Error& error) {
       if (!std::strstr(error.what(), "must be known")) throw;
     }
   }
-  return run_network(network, inputs, all);
+  return run_network(network, inputs, [](const OnnxTensor&) { return true; });
 }
 
 std::string difference(const TracedValue& got, const OnnxTensor& expected) {

@@ -3,6 +3,7 @@
 #include "base/fail.h"
 #include "base/files.h"
 #include "base/numbers.h"
+#include "base/process.h"
 #include "formats/safetensors.h"
 #include "models/families/pretrained.h"
 #include "models/nn/model_file.h"
@@ -86,6 +87,8 @@ constexpr std::array kActions{
 
 std::unique_ptr<SessionTask> open_task(const Config& config, const std::string& from) {
   if (from.empty()) check_first_model(config);
+  const auto memory = config.train.device == "cpu" ? parse_byte_size(config.train.memory) : std::nullopt;
+  const MemoryLimit limit(memory.value_or(available_memory()));
   std::unique_ptr<SessionTask> task = task_actions(config).make(config);
   task->open(from);
   return task;

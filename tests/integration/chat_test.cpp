@@ -120,6 +120,18 @@ TEST_F(Chat, AConversationOfAModelWithBrokenWeightsEnds) {
   EXPECT_NE(outcome.error.find("its weights are broken\n"), std::string::npos) << outcome.error;
 }
 
+TEST_F(Chat, AQuestionWithoutRoomIsToldAndForgotten) {
+  std::string longest = "w30";
+  for (int i = 0; i < 19; ++i) longest += " w31";
+  const Terminal terminal(longest + "\nw30\n/quit\n");
+  const Outcome outcome =
+      run({"chat", model_, "--context", "16", "--max-tokens", "2"}, {.input_path = terminal.path()});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_NE(outcome.error.find("leaves no room"), std::string::npos) << outcome.error;
+  EXPECT_NE(outcome.error.find("; /reset begins a new conversation\n"), std::string::npos);
+  EXPECT_FALSE(outcome.out.empty());
+}
+
 // Each token of an answer is scored once, and sees its own conversation alone, however rows are packed.
 // Adapters have no gradient on one side at first, and the base's weights are packed.
 TEST_F(Chat, AModelWithAdaptersPassesTheChecks) {

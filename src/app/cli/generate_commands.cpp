@@ -165,9 +165,18 @@ class Chat {
   void answer(const std::string& question) {
     const size_t before = messages_.size();
     add("user", question);
+    Engine& engine = model_->engine();
     std::optional<TextJob> job;
+    std::optional<WrittenRow> row;
     try {
-      job = prepare();
+      row.emplace(job.emplace(prepare()));
+      GenerateRequest request = model_->engine_request(*job, answers_++);
+      interrupted = false;
+      request.listener = [&row](const GeneratedToken& heard) {
+        if (heard.token >= 0) show(row->push(heard.token));
+        return !row->stopped() && !interrupted;
+      };
+      engine.submit(std::move(request));
     } catch (const Error& error) {
       messages_.resize(before);
       if (error.kind() != ErrorKind::kUser) throw;
@@ -175,26 +184,13 @@ class Chat {
       std::fprintf(stderr, "linnet: %s; /reset begins a new conversation\n", error.what());
       return;
     }
-    add("assistant", write(*job));
-  }
-
-  // An error ends the command: the engine has the request then, and its listener's row is gone.
-  std::string write(const TextJob& job) {
-    Engine& engine = model_->engine();
-    WrittenRow row(job);
-    GenerateRequest request = model_->engine_request(job, answers_++);
-    interrupted = false;
-    request.listener = [&row](const GeneratedToken& heard) {
-      if (heard.token >= 0) show(row.push(heard.token));
-      return !row.stopped() && !interrupted;
-    };
-    engine.submit(std::move(request));
+    // An error from here on ends the command: the engine would go on with the request, whose row is gone.
     while (engine.busy()) engine.step(model_->pool());
     const FinishedRequest finished = std::move(engine.take_finished().at(0));
-    show(row.finish(finished.result) + "\n");
+    show(row->finish(finished.result) + "\n");
     if (finished.reason == EndReason::kCacheFull)
       std::fprintf(stderr, "the conversation has no room for more; /reset begins a new one\n");
-    return row.text();
+    add("assistant", row->text());
   }
 
   const ChatArguments arguments_;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <thread>
 #include "base/files.h"
+#include "base/process.h"
 #include "data/text/pipeline/tokenizer_json.h"
 #include "data/text/trained_tokenizers.h"
 #include "data/text/unicode/utf8.h"
@@ -24,6 +25,16 @@ TEST(Pretrained, ByteLevelBpeKeepsAnyBytes) {
   for (const std::string& text : {bytes, bytes + " text \xC3" + bytes, std::string(3000, 'x'), std::string(500, ' '),
            std::string("\xED\xA0\x80 \xF4\x90\x80\x80"), std::string()})
     EXPECT_EQ(tokenizer->decode(tokenizer->encode(text), false), text);
+}
+
+TEST(Pretrained, ALongTextLeavesItsMemory) {
+  const auto tokenizer = load_pretrained_tokenizer(kFolder + "gpt2.json");
+  std::string text;
+  while (text.size() < (16 << 20)) text += "a of in ";
+  tokenizer->encode(text.substr(0, 1000));
+  const uint64_t before = own_bytes();
+  EXPECT_GT(tokenizer->encode(text).size(), size_t{1} << 20);
+  EXPECT_LT(own_bytes(), before + (16 << 20));
 }
 
 TEST(Pretrained, OthersTakeAnyBytesToo) {

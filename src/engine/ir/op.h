@@ -157,7 +157,7 @@ StorageRule storage_of(const Node& node);
 struct StorageWants {
   bool reduced = false, f32 = false;
 };
-// Adds what a node wants of its operands; what it moves, as its own readers want it. `wants`: by value.
+// Adds how a node wants its operands stored. One that it only moves is wanted as its results are. `wants`: by value.
 void add_wants(const Node& node, const StorageRule& rule, std::vector<StorageWants>& wants);
 std::string label_of(const Node& node);
 

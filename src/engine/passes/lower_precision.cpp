@@ -66,7 +66,7 @@ class RoundShared final : public Fusion {
   }
 
   const NodeId loss_ = find_loss(graph_);
-  std::vector<StorageWants> wants_;  // by value; what all want in fp32 is not stored in bf16
+  std::vector<StorageWants> wants_;  // by value; where all readers want fp32, it stays fp32
 };
 }  // namespace
 

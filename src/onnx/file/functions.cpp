@@ -7,93 +7,81 @@
 
 namespace linnet {
 namespace {
-constexpr int kMostFunctions = 32;  // within one another
-constexpr int64_t kMostNodes = 1'000'000;
+constexpr int kMostFunctions = 32;                                          // within one another
+constexpr int64_t kNodeWeight = 64, kMostWeight = kNodeWeight * 1'000'000;  // nodes, and numbers in their attributes
 
-// Copies of a function's nodes, of which `node` is a use.
-class Use {
- public:
-  Use(const OnnxFunction& function, const OnnxNode& node, int64_t number)
-      : function_(function), node_(node), prefix_(function.name + "#" + std::to_string(number) + "/") {
-    const auto given = [](const std::vector<std::string>& names, size_t i) { return i < names.size() ? names[i] : ""; };
-    for (size_t i = 0; i < function.in.size(); ++i) names_[function.in[i]] = given(node.in, i);
-    for (size_t i = 0; i < function.out.size(); ++i) {
-      const std::string result = given(node.out, i);
-      if (result.empty()) continue;
-      const auto [found, is_new] = names_.emplace(function.out[i], result);
-      if (!is_new) handed_on_.push_back({{}, "Identity", {}, {found->second}, {result}});  // an operand, or twice
-    }
-  }
-
-  OnnxGraph graph() const {
-    OnnxGraph graph = renamed({.nodes = function_.nodes});
-    graph.nodes.insert(graph.nodes.end(), handed_on_.begin(), handed_on_.end());
-    return graph;
-  }
-
- private:
-  OnnxGraph renamed(OnnxGraph graph) const {
-    for (OnnxNode& node : graph.nodes) {
-      for (auto* names : {&node.in, &node.out})
-        for (std::string& name : *names) rename(name);
-      std::vector<OnnxAttribute> attributes;
-      for (const OnnxAttribute& attribute : node.attributes) {
-        const OnnxAttribute* value = attribute.reference.empty() ? &attribute : node_.find(attribute.reference);
-        if (!value) value = find_item(function_.defaults, attribute.reference, &OnnxAttribute::name);
-        if (!value) continue;
-        attributes.push_back(*value);
-        attributes.back().name = attribute.name;
-        if (value == &attribute && value->graph)
-          attributes.back().graph = std::make_shared<OnnxGraph>(renamed(*value->graph));
-      }
-      node.attributes = std::move(attributes);
-    }
-    for (auto* values : {&graph.inputs, &graph.outputs})
-      for (OnnxValueInfo& value : *values) rename(value.name);
-    for (OnnxTensor& tensor : graph.initializers) rename(tensor.name);
-    return graph;
-  }
-
-  void rename(std::string& name) const {
-    if (!name.empty()) name = find_or(names_, name, prefix_ + name);
-  }
-
-  const OnnxFunction& function_;
-  const OnnxNode& node_;
-  const std::string prefix_;
-  std::map<std::string, std::string> names_;  // of operands and results: those of the use; "": omitted
-  std::vector<OnnxNode> handed_on_;
-};
-
-struct Expansion {
+struct FunctionExpansion {
   const std::vector<OnnxFunction>& functions;
   const std::function<void(const std::string& problem)>& fail;
-  int64_t nodes = 0;
+  int64_t weight = 0;
 
   void expand(OnnxGraph& graph, int depth) {
     std::vector<OnnxNode> expanded;
     for (OnnxNode& node : graph.nodes) {
-      for (const OnnxAttribute& attribute : node.attributes)
+      weight += kNodeWeight;
+      for (const OnnxAttribute& attribute : node.attributes) {
+        weight +=
+            std::ssize(attribute.ints) + std::ssize(attribute.floats) + kNodeWeight * std::ssize(attribute.strings);
         if (attribute.graph) expand(*attribute.graph, depth);
+      }
       const auto function = std::ranges::find_if(
           functions, [&](const OnnxFunction& each) { return each.name == node.op && each.domain == node.domain; });
-      if (++nodes > kMostNodes) fail("its functions stand for more than a million nodes");
+      if (weight > kMostWeight) fail("its functions stand for more than a million nodes");
       if (function == functions.end()) {
         expanded.push_back(std::move(node));
         continue;
       }
       if (depth == kMostFunctions) fail("functions call one another without an end");
-      OnnxGraph body = Use(*function, node, nodes).graph();
+      OnnxGraph body = body_of(*function, node);
       expand(body, depth + 1);
       std::ranges::move(body.nodes, std::back_inserter(expanded));
     }
     graph.nodes = std::move(expanded);
+  }
+
+  // The function's nodes with the operands, results and attributes of `node`, and other values under names of their
+  // own.
+  OnnxGraph body_of(const OnnxFunction& function, const OnnxNode& node) const {
+    const auto given = [](const std::vector<std::string>& names, size_t i) { return i < names.size() ? names[i] : ""; };
+    std::map<std::string, std::string> names;
+    std::vector<OnnxNode> handed_on;
+    for (size_t i = 0; i < function.in.size(); ++i) names[function.in[i]] = given(node.in, i);
+    for (size_t i = 0; i < function.out.size(); ++i) {
+      const std::string result = given(node.out, i);
+      if (result.empty()) continue;
+      const auto [found, is_new] = names.emplace(function.out[i], result);
+      if (!is_new) handed_on.push_back({{}, "Identity", {}, {found->second}, {result}});  // an operand, or twice
+    }
+    const std::string prefix = function.name + "#" + std::to_string(weight) + "/";
+    const auto rename = [&](std::string& name) {
+      if (!name.empty()) name = find_or(names, name, prefix + name);
+    };
+    const std::function<OnnxGraph(OnnxGraph)> renamed = [&](OnnxGraph graph) {
+      for (OnnxNode& each : graph.nodes) {
+        std::ranges::for_each(each.in, rename), std::ranges::for_each(each.out, rename);
+        for (OnnxAttribute& attribute : std::exchange(each.attributes, {})) {
+          const OnnxAttribute* value = attribute.reference.empty() ? &attribute : node.find(attribute.reference);
+          if (!value) value = find_item(function.defaults, attribute.reference, &OnnxAttribute::name);
+          if (!value) continue;
+          OnnxAttribute& own = each.attributes.emplace_back(*value);
+          own.name = attribute.name;
+          if (value == &attribute && own.graph) own.graph = std::make_shared<OnnxGraph>(renamed(*own.graph));
+        }
+      }
+      for (auto* values : {&graph.inputs, &graph.outputs})
+        for (OnnxValueInfo& value : *values) rename(value.name);
+      for (OnnxTensor& tensor : graph.initializers) rename(tensor.name);
+      return graph;
+    };
+    OnnxGraph body = renamed({.nodes = function.nodes});
+    std::ranges::move(handed_on, std::back_inserter(body.nodes));
+    return body;
   }
 };
 }  // namespace
 
 void expand_functions(OnnxGraph& graph, const std::vector<OnnxFunction>& functions,
     const std::function<void(const std::string& problem)>& fail) {
-  if (!functions.empty()) Expansion{functions, fail}.expand(graph, 0);
+  if (!functions.empty()) FunctionExpansion{functions, fail}.expand(graph, 0);
 }
 }  // namespace linnet

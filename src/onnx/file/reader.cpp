@@ -330,8 +330,11 @@ class Reader {
       for (const std::string& name : node.in)
         if (!name.empty() && !known.contains(name))
           fail(who, " reads ", shown(name), ", which is not computed before it (nodes must be sorted)");
-      for (const OnnxAttribute& attribute : node.attributes)
+      for (const OnnxAttribute& attribute : node.attributes) {
+        if (!attribute.reference.empty())
+          fail(who, " refers to ", shown(attribute.reference), " outside of a function");
         if (attribute.graph) check_graph(*attribute.graph, known);
+      }
       for (const std::string& name : node.out) define(name, who);
     }
     for (const OnnxValueInfo& output : graph.outputs)

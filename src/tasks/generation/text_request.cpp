@@ -119,6 +119,7 @@ void read_tokens(const JsonObject& json, TextRequest& request) {
 void read_prompt(const JsonObject& json, TextRequest& request) {
   if (json.has("prompt") + json.has("messages") + json.has("tokens") != 1)
     json.fail("needs one of \"prompt\", \"messages\" and \"tokens\"");
+  if (json.has("tools") && !json.has("messages")) json.fail("tools", "belongs to \"messages\"");
   request.prompt = json.text("prompt", "");
   if (json.has("messages")) read_messages(json, request);
   read_tools(json, request);

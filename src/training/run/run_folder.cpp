@@ -20,16 +20,17 @@ bool is_training_record(std::string_view name) {
   return contains(kRecords, name) || name.starts_with("events.out.") || name.ends_with(".tmp") || name.starts_with(".");
 }
 
-void copy_without_records(const std::string& from, const std::string& to, std::string_view but) try {
+void copy_without_records(const std::string& from, const std::string& to, std::string_view left_out) try {
   std::vector<fs::path> files;
   uint64_t bytes = 0;
   constexpr auto kOptions = fs::directory_options::follow_directory_symlink;
   for (fs::recursive_directory_iterator entry(from, kOptions), end; entry != end; ++entry)
-    if (const std::string name = entry->path().filename().string();
-        is_training_record(name) || (name == but && entry.depth() == 0))
+    if (const std::string name = entry->path().filename().string(); is_training_record(name)) {
       entry.disable_recursion_pending();
-    else if (!entry->is_directory())
-      bytes += entry->file_size(), files.push_back(entry->path().lexically_relative(from));
+    } else if (!entry->is_directory()) {
+      bytes += entry->file_size();
+      if (name != left_out || entry.depth() > 0) files.push_back(entry->path().lexically_relative(from));
+    }
   check_free_disk(to, bytes, "'" + to + "'");
   try {
     for (const fs::path& file : files) {

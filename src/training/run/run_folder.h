@@ -25,8 +25,9 @@ void for_each_file(const std::string& folder, FunctionRef<void(const std::filesy
 
 // Whether a file or folder of a run, by its name, records or resumes its training. Others make up the model.
 bool is_training_record(std::string_view name);
-// Copies a folder without these, and without its file `but`. Leaves nothing if it fails.
-void copy_without_records(const std::string& from, const std::string& to, std::string_view but = "");
+// Copies a folder without these and without its file `left_out`, for which there is room, too. Leaves nothing if it
+// fails.
+void copy_without_records(const std::string& from, const std::string& to, std::string_view left_out = "");
 
 class RunFolder {
  public:

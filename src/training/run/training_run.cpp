@@ -424,6 +424,8 @@ TrainOutcome run_training(
       trainer.state().layout().whole_parameter_count(), shapes, shapes == 1 ? "shape" : "shapes",
       where_it_runs(request.config.train, trainer.options().threads, world.size()), world.size() > 1 ? "of each " : "",
       forecast_of_all(world, *task)));
+  if (const uint64_t most = peak_resident_bytes(); most > task->forecast().peak())
+    log_info("up to here the process took ", most / 1000000, " MB at its peak, more than training will");
   if (const std::string again = trainer.plans().largest_fit().text(); !again.empty())
     log_info("to take less memory it " + again);
   if (request.config.train.micro_batches > 1)

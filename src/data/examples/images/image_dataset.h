@@ -77,7 +77,7 @@ ImageDataset split_off(ImageDataset& dataset, int64_t count);
 ImageDataset take_images(ImageDataset& dataset, const std::vector<bool>& taken);
 
 // Names of the folders in `directory`, sorted by bytes, without hidden ones. Here and below it, links to folders are
-// followed, except to one that the search is in or to its parents.
+// followed, but no folder is searched twice, and none above the one that the search began in.
 std::vector<std::string> list_folders(const std::string& directory);
 
 // How images get one size.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <system_error>
 #include "base/fail.h"
 #include "base/files.h"
@@ -36,38 +37,34 @@ std::string foreign_image_ending(const std::string& path) {
   return contains(kEndings, ending) ? ending : "";
 }
 
-// Whether a link leads to one of these folders or above it, where a search would find itself again.
-bool leads_back(const fs::path& link, std::span<const fs::path> way) {
-  std::error_code gone;
-  const fs::path target = fs::canonical(link, gone);
-  return std::ranges::any_of(way, [&](const fs::path& folder) {
-    const fs::path rest = folder.lexically_relative(target);
-    return !rest.empty() && *rest.begin() != "..";
-  });
-}
-
-// Names of the files or folders in a folder, sorted, without hidden ones and links that lead back to it or to `way`.
-std::vector<std::string> list(const std::string& directory, bool folders, std::vector<fs::path> way = {}) {
+// Names of the files or folders in a folder, sorted, without hidden ones. Also without links that lead to one of the
+// folders `seen` or above it, where a search would find itself again.
+std::vector<std::string> list(const std::string& directory, bool folders, const std::set<fs::path>& seen = {}) {
   std::vector<std::string> names;
   std::error_code error, broken;
-  way.push_back(fs::canonical(directory, broken));
+  const auto leads_back = [&](const fs::path& link) {
+    const fs::path target = fs::canonical(link, broken);
+    return std::ranges::any_of(seen, [&](const fs::path& folder) {
+      const fs::path rest = folder.lexically_relative(target);
+      return !rest.empty() && *rest.begin() != "..";
+    });
+  };
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
     if (name.starts_with('.') || it->is_directory(broken) != folders) continue;
-    if (!it->is_symlink(broken) || !leads_back(it->path(), way)) names.push_back(name);
+    if (!it->is_symlink(broken) || !leads_back(it->path())) names.push_back(name);
   }
   if (error) fail_user("cannot read the folder '", directory, "': ", error.message());
   std::ranges::sort(names);
   return names;
 }
 
-// The files in a folder, then those of the folders in it. `way`: the folders that led to it.
+// The files in a folder, then those of the folders in it, each folder once. `seen`: those the search has been in.
 void for_each_file_below(
-    const std::string& directory, FunctionRef<void(const std::string& path)> use, std::vector<fs::path> way = {}) {
+    const std::string& directory, FunctionRef<void(const std::string& path)> use, std::set<fs::path>& seen) {
+  if (!seen.insert(fs::canonical(directory)).second) return;
   for (const std::string& name : list(directory, false)) use(directory + "/" + name);
-  const std::vector<std::string> folders = list(directory, true, way);
-  way.push_back(fs::canonical(directory));
-  for (const std::string& name : folders) for_each_file_below(directory + "/" + name, use, way);
+  for (const std::string& name : list(directory, true, seen)) for_each_file_below(directory + "/" + name, use, seen);
 }
 
 // Counts of skipped images by ending.
@@ -75,10 +72,12 @@ using ForeignImages = std::map<std::string, int64_t>;
 
 std::vector<std::string> images_below(const std::string& directory, ForeignImages& foreign) {
   std::vector<std::string> paths;
-  for_each_file_below(directory, [&](const std::string& path) {
+  std::set<fs::path> seen;
+  const auto add = [&](const std::string& path) {
     if (has_image_name(path)) paths.push_back(path);
     else if (const std::string ending = foreign_image_ending(path); !ending.empty()) ++foreign[ending];
-  });
+  };
+  for_each_file_below(directory, add, seen);
   return paths;
 }
 
@@ -253,7 +252,9 @@ std::vector<std::string> find_images(const std::string& directory, bool warn) {
   return paths;
 }
 
-std::vector<std::string> list_folders(const std::string& directory) { return list(directory, true); }
+std::vector<std::string> list_folders(const std::string& directory) {
+  return list(directory, true, {fs::canonical(directory)});
+}
 
 bool has_class_folders(const std::string& directory) {
   const std::string train = directory + "/train";

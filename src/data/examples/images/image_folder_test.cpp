@@ -77,6 +77,12 @@ TEST_F(ImageFolderTest, LinksAreFollowedButNotBack) {
   EXPECT_EQ(read_image_folder(folder).class_names, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(read_image_folder(folder).labels, (std::vector<int32_t>{0, 0, 1, 1}));
   EXPECT_EQ(find_images(folder).size(), 4U);
+  for (const char* from : {"x", "y", "z"}) grey(std::string("near/") + from + "/1.png", 1);
+  for (const char* from : {"x", "y", "z"})
+    for (const char* to : {"x", "y", "z"})
+      std::filesystem::create_directory_symlink(
+          std::string("../") + to, path(std::string("near/") + from + "/to_" + to));
+  EXPECT_EQ(find_images(folder_ + "/near").size(), 3U);
 }
 
 TEST_F(ImageFolderTest, ReadsPngJpegAndBmp) {

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include "base/fail.h"
+#include "base/process.h"
 #include "base/files.h"
 #include "base/text.h"
 #include "data/text/unicode/utf8.h"
@@ -91,6 +92,7 @@ LineReader::LineReader(const std::string& path)
 std::string LineReader::where() const { return path_ + ":" + std::to_string(line_number_); }
 
 bool LineReader::fill() {
+  MemoryLimit::check();
   position_ = 0;
   size_ = file_.read(buffer_.data(), buffer_.size());
   return size_ > 0;

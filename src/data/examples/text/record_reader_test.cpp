@@ -1,5 +1,6 @@
 #include "data/examples/text/record_reader.h"
 #include <gtest/gtest.h>
+#include "base/process.h"
 #include "error_of.h"
 #include "temporary_folder.h"
 
@@ -30,6 +31,14 @@ TEST_F(Records, TabsWithAndWithoutAHeading) {
       (Texts{R"({"text":"a b","label":"x"})", R"({"text":"c","label":"y"})"}));
   EXPECT_EQ(read("c.tsv", "Text\t LABEL\na\tx\n"), (Texts{R"({"Text":"a","LABEL":"x"})"}));
   EXPECT_EQ(read("b.txt", "a\tx\nb\ty\n"), (Texts{R"({"1":"a","2":"x"})", R"({"1":"b","2":"y"})"}));
+}
+
+TEST_F(Records, MoreThanTheMemoryIsRefused) {
+  std::string text;
+  for (int i = 0; i < 100000; ++i) text += "many words of a text\tx\n";
+  EXPECT_EQ(read("a.tsv", text).size(), 100000U);
+  const MemoryLimit limit(1 << 20);
+  EXPECT_PRED2(has_text, problem("a.tsv", text), "reading the data takes more than the 1 MB");
 }
 
 TEST_F(Records, CommasAndQuotes) {

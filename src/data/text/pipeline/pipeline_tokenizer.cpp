@@ -11,6 +11,7 @@ bool ends_in_word(std::string_view text) {
 }
 
 bool starts_in_word(std::string_view text) { return !text.empty() && is_word_character(utf8_code_point_at(text, 0)); }
+constexpr size_t kKeptText = 1 << 20;  // bytes; a longer text leaves no scratch memory
 }  // namespace
 
 AddedTokenMatcher::AddedTokenMatcher(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
@@ -137,6 +138,7 @@ void PipelineTokenizer::tokenize(
     for (const TextStep& step : pipeline_.pre_tokenizers) step(scratch);
     tokenize_words(scratch, ids, offsets);
   }
+  if (text.size() > kKeptText) scratch.shrink();
 }
 
 void PipelineTokenizer::tokenize_words(

@@ -120,6 +120,11 @@ struct PipelineScratch {
   ModelScratch model;
   std::vector<ModelToken> tokens;
   WordCache cache;
+
+  void shrink() {  // after a long text
+    text = AlignedText(), matches = std::vector<TextRange>();
+    for (auto* each : {&segments, &words, &next_words}) *each = std::vector<TextSegment>();
+  }
 };
 
 // Of normalizing: rewrites scratch.text. Of pre-tokenizing: refines scratch.words, segments of scratch.text; those with

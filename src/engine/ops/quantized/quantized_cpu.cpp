@@ -37,7 +37,7 @@ void run_quantized_embedding(const KernelArgs& args) {
       std::vector<float> row(std::is_same_v<T, float> ? 0 : static_cast<size_t>(width));
       for (int64_t i = begin; i < end; ++i) {
         if (ids[i] < 0 || ids[i] >= weight.shape.rows)
-          fail_user("token id ", ids[i], " is outside the vocabulary of ", weight.shape.rows);
+          fail_user("id ", ids[i], " is outside of a table of ", weight.shape.rows, " rows");
         T* out = args.out[0].as<T>() + i * width;
         if constexpr (std::is_same_v<T, float>) {
           dequantize_row(weight, ids[i], out);
