@@ -51,17 +51,23 @@ struct ScoredRow {
 std::vector<ScoredRow> means_of(const ClassReport& report) {
   const DecisionCounts all = report.total();
   std::vector<ScoredRow> rows;
-  if (report.confusion.empty()) rows.emplace_back("micro avg", all);
+  if (!report.exclusive) rows.emplace_back("micro avg", all);
   rows.emplace_back("macro avg", report.macro(), all.there);
   rows.emplace_back("weighted avg", report.weighted(), all.there);
   return rows;
+}
+
+std::vector<std::vector<int64_t>> square_of(const ClassReport& report) {
+  std::vector square(report.names.size(), std::vector<int64_t>(report.names.size()));
+  for (const auto& [pair, count] : report.confusion) square[pair.first][pair.second] = count;
+  return square;
 }
 }  // namespace
 
 void ClassReport::add(size_t predicted, size_t label) {
   ++counts[predicted].predicted, ++counts[label].there;
   counts[label].both += predicted == label;
-  ++confusion[label * names.size() + predicted];
+  ++confusion[{label, predicted}];
 }
 
 DecisionCounts ClassReport::total() const {
@@ -85,7 +91,7 @@ ClassReport::Scores ClassReport::mean(bool weighted) const {
 
 const std::string* ClassReport::only_answer() const {
   size_t answers = 0, labels = 0, last = 0;
-  for (size_t i = 0; i < names.size() && !confusion.empty(); ++i) {
+  for (size_t i = 0; i < names.size() && exclusive; ++i) {
     answers += counts[i].predicted > 0, labels += counts[i].there > 0;
     if (counts[i].predicted > 0) last = i;
   }
@@ -110,8 +116,9 @@ std::string ClassReport::text() const {
   for (size_t i = 0; i < shown; ++i) add({names[i], counts[i]});
   if (shown < names.size()) lines += "... and " + std::to_string(names.size() - shown) + " more (--json has all)\n";
   for (const ScoredRow& row : means_of(*this)) add(row);
-  if (confusion.empty() || names.size() > kMostColumns) return lines;
+  if (!exclusive || names.size() > kMostColumns) return lines;
   lines += "confusion matrix, a row for each class and a column for what was predicted:\n" + padded("", width);
+  const auto square = square_of(*this);
   std::vector<size_t> widths;
   for (const std::string& name : names) {
     widths.push_back(std::max<size_t>(count_code_points(name), 6));
@@ -119,8 +126,7 @@ std::string ClassReport::text() const {
   }
   for (size_t i = 0; i < names.size(); ++i) {
     lines += "\n" + padded(names[i], width);
-    for (size_t k = 0; k < names.size(); ++k)
-      lines += "  " + right(std::to_string(confusion[i * names.size() + k]), widths[k]);
+    for (size_t k = 0; k < names.size(); ++k) lines += "  " + right(std::to_string(square[i][k]), widths[k]);
   }
   return lines + "\n";
 }
@@ -129,10 +135,10 @@ Json ClassReport::json() const {
   Json json{{"classes", Json::object()}};
   for (size_t i = 0; i < names.size(); ++i) json["classes"][names[i]] = ScoredRow(names[i], counts[i]).json();
   for (const ScoredRow& row : means_of(*this)) json[row.name] = row.json();
-  for (size_t i = 0; i < names.size() && !confusion.empty(); ++i) {
-    const auto row = confusion.begin() + (i * names.size());
-    json["confusion"].push_back(std::vector<int64_t>(row, row + std::ssize(names)));
-  }
+  if (exclusive && names.size() <= kMostSquare) json["confusion"] = square_of(*this);
+  else
+    for (const auto& [pair, count] : confusion)
+      json["confusion_pairs"].push_back({names[pair.first], names[pair.second], count});
   return json;
 }
 

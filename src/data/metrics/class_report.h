@@ -30,12 +30,14 @@ struct DecisionCounts {
 };
 
 struct ClassReport {
+  static constexpr size_t kMostSquare = 100;  // classes whose confusion matrix is written as a square
+
   struct Scores {
     double precision = 0, recall = 0, f1 = 0;
   };
   // Classes with a confusion matrix, one per example; or independent decisions about each name (labels, entities).
   explicit ClassReport(std::vector<std::string> names = {}, bool exclusive = true)
-      : names(std::move(names)), counts(this->names.size()), confusion(exclusive ? counts.size() * counts.size() : 0) {}
+      : names(std::move(names)), counts(this->names.size()), exclusive(exclusive) {}
 
   void add(size_t predicted, size_t label);  // of classes
 
@@ -52,12 +54,14 @@ struct ClassReport {
 
   // A table, and the confusion matrix if it is small enough to read.
   std::string text() const;
-  // "classes", "macro avg", "weighted avg" and "micro avg" or "confusion" (rows: true classes, columns: predicted).
+  // "classes", "macro avg", "weighted avg" and "micro avg" or "confusion" (rows: true classes, columns: predicted); of
+  // more than kMostSquare classes "confusion_pairs", [true class, predicted class, count] of pairs that occur.
   Json json() const;
 
   std::vector<std::string> names;
   std::vector<DecisionCounts> counts;
-  std::vector<int64_t> confusion;  // [names, names], row by label; empty: decisions
+  bool exclusive;
+  std::map<std::pair<size_t, size_t>, int64_t> confusion;  // by label and prediction, of those that occur
 
  private:
   Scores mean(bool weighted) const;
