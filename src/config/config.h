@@ -187,6 +187,7 @@ struct Config {
   TrainConfig train;
   WeightQuantization quantization = {};  // set by the command line, for inference: no key
   ProcessRank process = {};              // set by the launching program: no key
+  std::vector<std::string> chosen = {};  // keys that set_value() has set: no key
   bool operator==(const Config&) const = default;
 };
 
@@ -231,7 +232,8 @@ inline bool is_preset(std::string_view name) { return find_preset(name) != nullp
 
 // The keys in which two configurations differ, in table order.
 std::vector<std::string> changed_keys(const Config& a, const Config& b);
-// Sets keys that `wanted` leaves at their default to saved values, as versions differ in defaults. Returns these keys.
+// Sets keys that `wanted` leaves at their default, unless chosen, to saved values: versions differ in defaults. Returns
+// these keys.
 std::vector<std::string> keep_saved_values(const Config& saved, Config& wanted);
 // Whether --resume may change the key: it decides how long, where and how loudly to train, not what is learned.
 bool may_change_on_resume(const std::string& key);
