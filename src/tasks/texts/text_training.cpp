@@ -1,7 +1,7 @@
 // Trains text or token classifiers from an encoder folder, an ONNX file, or from scratch.
 #include "base/fail.h"
 #include "base/files.h"
-#include "base/log.h"
+#include "base/timed_phase.h"
 #include "data/text/trained_tokenizers.h"
 #include "engine/passes/passes.h"
 #include "models/families/config_file.h"
@@ -161,7 +161,9 @@ class TextTraining : public SessionTask {
   explicit TextTraining(const Config& config) : SessionTask(config), task_(text_task(config)) {}
 
   void open(const std::string& from) override {
+    std::optional<TimedPhase> phase(std::in_place, "reading the texts");
     auto [train, valid] = load_texts(task_, config_, from.empty() ? &outputs_ : nullptr);
+    phase.reset();
     open_model(from, train);
     pairs_ = train.pairs;
     const bool may_be_single = !task_.are_pairs();
@@ -171,6 +173,7 @@ class TextTraining : public SessionTask {
     task_.set_up(model_, config_, train, &valid);
     config_.answers.may_lack = may_lack_answers(model_.config);
     const int64_t longest = longest_text(config_, model_.as<TextClassifier>());
+    phase.emplace("tokenizing");
     train_ = task_.encode(train, *tokenizer_, outputs_, model_.as<TextClassifier>(), config_, longest, TextUse::kTrain);
     train = {};
     valid_ =
@@ -307,6 +310,7 @@ class TextTraining : public SessionTask {
     if (!config_.data.tokenizer_dir.empty()) {
       tokenizer_ = load_pretrained_tokenizer(config_.data.tokenizer_dir);
     } else {
+      const TimedPhase phase("learning the vocabulary");
       std::vector<std::string> texts;
       for (const TextRecord& record : train.records)
         for (const std::string& text : {record.text, record.pair}) texts.push_back(text);
@@ -363,6 +367,7 @@ TaskEvaluation evaluate_texts_of(
     const std::string& folder, const Config& config, const std::string& path, const std::string& split) {
   OpenedTextClassifier opened = open_text_classifier(folder);
   const TextTask& task = text_task(opened);
+  std::optional<TimedPhase> phase(std::in_place, "reading the texts");
   const TextRecords records = !path.empty() ? task.read(path, config.data)
                               : split == "valid"
                                   ? load_texts(task, config, nullptr).second
@@ -371,8 +376,10 @@ TaskEvaluation evaluate_texts_of(
   Config with_model = config;
   with_model.answers.may_lack = opened.config.answers.may_lack;
   task.set_up(opened.model, with_model, records, nullptr);
+  phase.emplace("tokenizing");
   const TextExamples examples = task.encode(records, *opened.tokenizer, opened.outputs, classifier, with_model,
       longest_text(config, classifier), TextUse::kEvaluate);
+  phase.reset();
   TextSession session(with_model, task, classifier, opened.outputs, records.pairs, false);
   take_model_weights(session, folder, "", opened.weights());
   return session.evaluate(records, examples, SharedWork::alone());
