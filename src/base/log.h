@@ -53,7 +53,7 @@ class TerminalLine {
 // with LINNET_LOG=warning or off.
 class Phase {
  public:
-  static constexpr std::chrono::milliseconds kPatience{1000}, kLongPatience{10'000};
+  static constexpr std::chrono::milliseconds kPatience{1000}, kLongPatience{10'000}, kRedraw{200};
   // `elsewhere`: how long work may take before the plain line; long for what is done again and again.
   explicit Phase(std::string what, std::chrono::milliseconds elsewhere = kPatience)
       : what_(std::move(what)), start_(Clock::now()), next_(start_ + (line_.usable() ? kPatience : elsewhere)) {}
@@ -64,7 +64,6 @@ class Phase {
 
  private:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::chrono::milliseconds kRedraw{200};
   void show(int64_t done, int64_t total);
 
   const std::string what_;

@@ -1,7 +1,7 @@
 #include "tasks/text_files.h"
 #include <iterator>
 #include "base/fail.h"
-#include "base/timed_phase.h"
+#include "base/thread_pool.h"
 #include "data/examples/text/record_reader.h"
 #include "data/examples/text/token_chunks.h"
 #include "data/text/trained_tokenizers.h"

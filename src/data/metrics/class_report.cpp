@@ -6,6 +6,7 @@
 namespace linnet {
 namespace {
 constexpr size_t kMostRows = 60, kMostColumns = 12;  // that are printed
+constexpr size_t kMostSquare = 100;                  // classes whose confusion matrix is written as a square
 
 // In NumPy's order of additions, for the same doubles.
 double numpy_sum(std::span<const double> values) {
@@ -55,12 +56,6 @@ std::vector<ScoredRow> means_of(const ClassReport& report) {
   rows.emplace_back("macro avg", report.macro(), all.there);
   rows.emplace_back("weighted avg", report.weighted(), all.there);
   return rows;
-}
-
-std::vector<std::vector<int64_t>> square_of(const ClassReport& report) {
-  std::vector square(report.names.size(), std::vector<int64_t>(report.names.size()));
-  for (const auto& [pair, count] : report.confusion) square[pair.first][pair.second] = count;
-  return square;
 }
 }  // namespace
 
@@ -118,7 +113,7 @@ std::string ClassReport::text() const {
   for (const ScoredRow& row : means_of(*this)) add(row);
   if (!exclusive || names.size() > kMostColumns) return lines;
   lines += "confusion matrix, a row for each class and a column for what was predicted:\n" + padded("", width);
-  const auto square = square_of(*this);
+  const Json square = json()["confusion"];
   std::vector<size_t> widths;
   for (const std::string& name : names) {
     widths.push_back(std::max<size_t>(count_code_points(name), 6));
@@ -126,7 +121,7 @@ std::string ClassReport::text() const {
   }
   for (size_t i = 0; i < names.size(); ++i) {
     lines += "\n" + padded(names[i], width);
-    for (size_t k = 0; k < names.size(); ++k) lines += "  " + right(std::to_string(square[i][k]), widths[k]);
+    for (size_t k = 0; k < names.size(); ++k) lines += "  " + right(square[i][k].dump(), widths[k]);
   }
   return lines + "\n";
 }
@@ -135,10 +130,11 @@ Json ClassReport::json() const {
   Json json{{"classes", Json::object()}};
   for (size_t i = 0; i < names.size(); ++i) json["classes"][names[i]] = ScoredRow(names[i], counts[i]).json();
   for (const ScoredRow& row : means_of(*this)) json[row.name] = row.json();
-  if (exclusive && names.size() <= kMostSquare) json["confusion"] = square_of(*this);
-  else
-    for (const auto& [pair, count] : confusion)
-      json["confusion_pairs"].push_back({names[pair.first], names[pair.second], count});
+  std::vector square(exclusive && names.size() <= kMostSquare ? names.size() : 0, std::vector<int64_t>(names.size()));
+  for (const auto& [pair, count] : confusion)
+    if (!square.empty()) square[pair.first][pair.second] = count;
+    else json["confusion_pairs"].push_back({names[pair.first], names[pair.second], count});
+  if (!square.empty()) json["confusion"] = square;
   return json;
 }
 

@@ -30,8 +30,6 @@ struct DecisionCounts {
 };
 
 struct ClassReport {
-  static constexpr size_t kMostSquare = 100;  // classes whose confusion matrix is written as a square
-
   struct Scores {
     double precision = 0, recall = 0, f1 = 0;
   };
@@ -55,7 +53,7 @@ struct ClassReport {
   // A table, and the confusion matrix if it is small enough to read.
   std::string text() const;
   // "classes", "macro avg", "weighted avg" and "micro avg" or "confusion" (rows: true classes, columns: predicted); of
-  // more than kMostSquare classes "confusion_pairs", [true class, predicted class, count] of pairs that occur.
+  // more than 100 classes "confusion_pairs", [true class, predicted class, count] of pairs that occur.
   Json json() const;
 
   std::vector<std::string> names;

@@ -6,7 +6,7 @@
 #include "base/numbers.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "base/timed_phase.h"
+#include "base/thread_pool.h"
 
 namespace linnet {
 namespace {

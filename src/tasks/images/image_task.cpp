@@ -2,7 +2,7 @@
 #include <numeric>
 #include "base/fail.h"
 #include "base/files.h"
-#include "base/timed_phase.h"
+#include "base/thread_pool.h"
 #include "config/hints.h"
 #include "data/examples/images/image_batches.h"
 #include "data/examples/images/image_dataset.h"

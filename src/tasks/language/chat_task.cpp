@@ -1,7 +1,7 @@
 // Fine-tunes a language model on the assistant's turns of conversations.
 #include "base/fail.h"
 #include "base/text.h"
-#include "base/timed_phase.h"
+#include "base/thread_pool.h"
 #include "data/examples/text/record_reader.h"
 #include "data/metrics/text_scores.h"
 #include "tasks/inference.h"

@@ -1,6 +1,6 @@
 #include "tasks/language/language_session.h"
 #include "base/fail.h"
-#include "base/timed_phase.h"
+#include "base/thread_pool.h"
 #include "data/metrics/text_scores.h"
 #include "tasks/text_files.h"
 

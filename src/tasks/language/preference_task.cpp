@@ -1,6 +1,6 @@
 // Preference learning: of two answers to a prompt, a language model learns to prefer the chosen one.
 #include "base/fail.h"
-#include "base/timed_phase.h"
+#include "base/thread_pool.h"
 #include "data/examples/text/record_reader.h"
 #include "data/examples/text/text_examples.h"
 #include "models/modules/causal_model.h"

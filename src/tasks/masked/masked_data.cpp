@@ -1,5 +1,5 @@
 #include "base/fail.h"
-#include "base/timed_phase.h"
+#include "base/thread_pool.h"
 #include "tasks/masked/masked_task.h"
 #include "tasks/text_files.h"
 

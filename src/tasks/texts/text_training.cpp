@@ -1,7 +1,7 @@
 // Trains text or token classifiers from an encoder folder, an ONNX file, or from scratch.
 #include "base/fail.h"
 #include "base/files.h"
-#include "base/timed_phase.h"
+#include "base/thread_pool.h"
 #include "data/text/trained_tokenizers.h"
 #include "engine/passes/passes.h"
 #include "models/families/config_file.h"
@@ -121,6 +121,7 @@ std::string file_of(const Config& config, const std::string& path, const char* k
 
 // Training and validation texts: valid_tsv, or a share of the former. Sets `outputs` to their names unless null.
 std::pair<TextRecords, TextRecords> load_texts(const TextTask& task, const Config& config, Names* outputs) {
+  const TimedPhase phase("reading the texts");
   const DataConfig& data = config.data;
   const std::string path = file_of(config, data.train_tsv, "train_tsv");
   TextRecords train = task.read(path, data), valid;
@@ -161,9 +162,7 @@ class TextTraining : public SessionTask {
   explicit TextTraining(const Config& config) : SessionTask(config), task_(text_task(config)) {}
 
   void open(const std::string& from) override {
-    std::optional<TimedPhase> phase(std::in_place, "reading the texts");
     auto [train, valid] = load_texts(task_, config_, from.empty() ? &outputs_ : nullptr);
-    phase.reset();
     open_model(from, train);
     pairs_ = train.pairs;
     const bool may_be_single = !task_.are_pairs();
@@ -173,7 +172,7 @@ class TextTraining : public SessionTask {
     task_.set_up(model_, config_, train, &valid);
     config_.answers.may_lack = may_lack_answers(model_.config);
     const int64_t longest = longest_text(config_, model_.as<TextClassifier>());
-    phase.emplace("tokenizing");
+    const TimedPhase phase("tokenizing");
     train_ = task_.encode(train, *tokenizer_, outputs_, model_.as<TextClassifier>(), config_, longest, TextUse::kTrain);
     train = {};
     valid_ =
@@ -367,16 +366,18 @@ TaskEvaluation evaluate_texts_of(
     const std::string& folder, const Config& config, const std::string& path, const std::string& split) {
   OpenedTextClassifier opened = open_text_classifier(folder);
   const TextTask& task = text_task(opened);
-  std::optional<TimedPhase> phase(std::in_place, "reading the texts");
-  const TextRecords records = !path.empty() ? task.read(path, config.data)
-                              : split == "valid"
-                                  ? load_texts(task, config, nullptr).second
-                                  : task.read(file_of(config, config.data.test_tsv, "test_tsv"), config.data);
+  const auto read = [&](const std::string& file) {
+    const TimedPhase phase("reading the texts");
+    return task.read(file, config.data);
+  };
+  const TextRecords records = !path.empty()      ? read(path)
+                              : split == "valid" ? load_texts(task, config, nullptr).second
+                                                 : read(file_of(config, config.data.test_tsv, "test_tsv"));
   auto& classifier = opened.model.as<TextClassifier>();
   Config with_model = config;
   with_model.answers.may_lack = opened.config.answers.may_lack;
   task.set_up(opened.model, with_model, records, nullptr);
-  phase.emplace("tokenizing");
+  std::optional<TimedPhase> phase(std::in_place, "tokenizing");
   const TextExamples examples = task.encode(records, *opened.tokenizer, opened.outputs, classifier, with_model,
       longest_text(config, classifier), TextUse::kEvaluate);
   phase.reset();

@@ -95,21 +95,18 @@ Json samples_of(const std::string& text) {
   return samples;
 }
 
-// Of the classes' scores what a page has room for.
+// The classes' scores, as far as a page has room for them.
 Json classes_of(const std::string& text) {
   // Earlier versions wrote a square of any size, as the last member.
   const size_t end = text.size() > kMostBytes ? text.find(",\"confusion\":[[") : text.npos;
-  Json classes = object_of(end == text.npos ? text : text.substr(0, end) + "}");
-  const size_t count = classes.contains("classes") ? classes["classes"].size() : 0;
-  if (count <= kMostClasses) return classes;
+  Json classes = object_of(end == text.npos ? text : text.substr(0, end) + "}"), shown = Json::object();
+  const Json* all = classes.find("classes");
+  if (!all || !all->is_object() || all->size() <= kMostClasses) return classes;
+  const size_t count = all->size();
+  for (const auto& [name, scores] : all->items())
+    if (shown.size() < kMostRows) shown[name] = scores;
+  classes["classes"] = std::move(shown), classes["left_out"] = count - std::min(count, kMostRows);
   classes.erase("confusion"), classes.erase("confusion_pairs");
-  if (count <= kMostRows) return classes;
-  Json shown = Json::object();
-  for (size_t i = 0; i < kMostRows; ++i) {
-    const Json::Member& each = classes["classes"].items()[i];
-    shown[each.key] = each.value;
-  }
-  classes["classes"] = std::move(shown), classes["left_out"] = count - kMostRows;
   return classes;
 }
 

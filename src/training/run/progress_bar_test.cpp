@@ -4,7 +4,7 @@
 #include <unistd.h>
 #include <cstdlib>
 #include <thread>
-#include "base/timed_phase.h"
+#include "base/thread_pool.h"
 #include "distributed/comm/agreement.h"
 #include "training/run/run_reporter.h"
 

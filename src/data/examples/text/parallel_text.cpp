@@ -3,7 +3,7 @@
 #include "base/fail.h"
 #include "base/numbers.h"
 #include "base/text.h"
-#include "base/timed_phase.h"
+#include "base/thread_pool.h"
 #include "data/examples/text/record_reader.h"
 
 namespace linnet {

@@ -13,7 +13,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/numbers.h"
-#include "base/timed_phase.h"
+#include "base/thread_pool.h"
 #include "data/text/trained_tokenizers.h"
 
 namespace linnet {
@@ -139,10 +139,9 @@ std::string train_sentencepiece(const TokenizerOptions& options, const std::vect
   sent.close();
   std::string answer, printed;
   int status = 0;
-  {
-    const TimedPhase phase("learning the vocabulary");
-    read_to_end(result.get(), answer);
-  }
+  std::optional<TimedPhase> phase(std::in_place, "learning the vocabulary");
+  read_to_end(result.get(), answer);
+  phase.reset();
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   ::lseek(output.get(), 0, SEEK_SET);
