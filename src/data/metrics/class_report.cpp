@@ -94,8 +94,7 @@ const std::string* ClassReport::only_answer() const {
 }
 
 std::vector<std::pair<std::string, double>> ClassReport::metrics() const {
-  const DecisionCounts all = total();
-  return {{"accuracy", all.recall()}, {"f1_macro", macro().f1}, {"f1_weighted", weighted().f1}};
+  return {{"accuracy", total().recall()}, {"f1_macro", macro().f1}, {"f1_weighted", weighted().f1}};
 }
 
 std::string ClassReport::text() const {

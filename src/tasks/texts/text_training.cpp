@@ -12,6 +12,7 @@
 #include "tasks/masked/masked_task.h"
 #include "tasks/session_task.h"
 #include "tasks/task_table.h"
+#include "tasks/text_files.h"
 #include "tasks/texts/onnx_classifier.h"
 #include "tasks/texts/text_session.h"
 #include "training/run/pretrained_run.h"
@@ -113,17 +114,11 @@ class CachedBatches : public BatchSource {
   std::unique_ptr<Forward> forward_;                  // the loss of all and its gradients
 };
 
-std::string file_of(const Config& config, const std::string& path, const char* key) {
-  if (path.empty())
-    fail_user("task = \"", config.data.task, "\" reads the file ", key, ", which is not given (--data FILE)");
-  return data_path(config.data, path);
-}
-
 // Training and validation texts: valid_tsv, or a share of the former. Sets `outputs` to their names unless null.
 std::pair<TextRecords, TextRecords> load_texts(const TextTask& task, const Config& config, Names* outputs) {
   const TimedPhase phase("reading the texts");
   const DataConfig& data = config.data;
-  const std::string path = file_of(config, data.train_tsv, "train_tsv");
+  const std::string path = text_path(config, data.train_tsv, "train_tsv");
   TextRecords train = task.read(path, data), valid;
   if (outputs) *outputs = task.outputs(train, path);  // also reports unfit labels
   if (!data.valid_tsv.empty()) valid = task.read(data_path(data, data.valid_tsv), data);
@@ -372,7 +367,7 @@ TaskEvaluation evaluate_texts_of(
   };
   const TextRecords records = !path.empty()      ? read(path)
                               : split == "valid" ? load_texts(task, config, nullptr).second
-                                                 : read(file_of(config, config.data.test_tsv, "test_tsv"));
+                                                 : read(text_path(config, config.data.test_tsv, "test_tsv"));
   auto& classifier = opened.model.as<TextClassifier>();
   Config with_model = config;
   with_model.answers.may_lack = opened.config.answers.may_lack;
