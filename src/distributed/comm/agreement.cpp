@@ -57,8 +57,7 @@ std::string joined(const std::vector<std::string>& texts) {
 
 // Reads the next text and moves `at` behind it.
 std::string next_text(const std::string& all, size_t& at) {
-  const size_t space = all.find(' ', at);
-  const size_t length = std::stoul(all.substr(at, space - at));
+  const size_t space = all.find(' ', at), length = std::stoul(all.substr(at, space - at));
   at = space + 1 + length;
   return all.substr(space + 1, length);
 }
