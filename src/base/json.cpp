@@ -357,8 +357,7 @@ class JsonBuilder {
     if (++values_ > limits_.values) throw JsonError("has more than " + std::to_string(limits_.values) + " values");
     if (open_.empty()) return &(root_ = std::move(value));
     if (open_.back()->is_object()) return &(*slot_ = std::move(value));
-    Json::List& list = std::get<Json::List>(open_.back()->value_);
-    return &list.emplace_back(std::move(value));
+    return &std::get<Json::List>(open_.back()->value_).emplace_back(std::move(value));
   }
 
   bool open(Json container) {

@@ -22,9 +22,12 @@ std::atomic<Level>& level() {
   return current;
 }
 
-// One write for the whole line, so that lines of several threads do not mix.
+std::atomic<size_t> redrawn = 0;  // characters of the redrawn line at the terminal
+
+// One write for the whole line, so that lines of several threads do not mix. It takes the redrawn line's place.
 void print(const char* begin, const std::string& message) {
-  const std::string line = begin + message + "\n";
+  const std::string blanks(redrawn.exchange(0), ' ');
+  const std::string line = (blanks.empty() ? "" : "\r" + blanks + "\r") + begin + message + "\n";
   std::fwrite(line.data(), 1, line.size(), stderr);
   std::fflush(stderr);
 }
@@ -65,7 +68,7 @@ void TerminalLine::draw(std::string_view text) {
   std::fill(line + 1 + text.size(), line + 1 + end, ' ');
   std::fwrite(line, 1, end + 1, stderr);
   std::fflush(stderr);
-  drawn_ = text.size();
+  redrawn = drawn_ = text.size();
 }
 
 void TerminalLine::clear() {

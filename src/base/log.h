@@ -49,11 +49,14 @@ class TerminalLine {
   size_t drawn_ = 0;  // characters on the line
 };
 
-// Reports work before training that takes longer than about a second: a redrawn line at a terminal, one plain line
-// elsewhere, nothing with LINNET_LOG=warning or off.
+// Reports work that takes longer than about a second: a redrawn line at a terminal, one plain line elsewhere, nothing
+// with LINNET_LOG=warning or off.
 class Phase {
  public:
-  explicit Phase(std::string what) : what_(std::move(what)), start_(Clock::now()), next_(start_ + kPatience) {}
+  static constexpr std::chrono::milliseconds kPatience{1000}, kLongPatience{10'000}, kRedraw{200};
+  // `elsewhere`: how long work may take before the plain line; long for what is done again and again.
+  explicit Phase(std::string what, std::chrono::milliseconds elsewhere = kPatience)
+      : what_(std::move(what)), start_(Clock::now()), next_(start_ + (line_.usable() ? kPatience : elsewhere)) {}
   // Call it often: it rarely draws. Without a total it shows the count `done`, if above 0.
   void tick(int64_t done = 0, int64_t total = 0) {
     if (Clock::now() >= next_) show(done, total);
@@ -61,12 +64,11 @@ class Phase {
 
  private:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::chrono::milliseconds kPatience{1000}, kRedraw{200};
   void show(int64_t done, int64_t total);
 
   const std::string what_;
+  TerminalLine line_;
   const Clock::time_point start_;
   Clock::time_point next_;
-  TerminalLine line_;
 };
 }  // namespace linnet

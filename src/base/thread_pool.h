@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 #include "base/functions.h"
+#include "base/log.h"
 #include "base/numbers.h"
 #include "base/process.h"
 
@@ -107,6 +108,23 @@ class StoppingThreads {
 
   std::stop_source stop_;
   std::vector<std::thread> threads_;
+};
+
+// Reports a call that cannot tick, as Phase does, from a thread of its own.
+class TimedPhase {
+ public:
+  explicit TimedPhase(std::string what, std::chrono::milliseconds elsewhere = Phase::kPatience)
+      : phase_(std::move(what), elsewhere) {}
+
+ private:
+  Phase phase_;
+  std::mutex mutex_;
+  std::condition_variable_any ended_;
+  StoppingThreads thread_{1, [this](const std::stop_token& stop) {
+                            std::unique_lock lock(mutex_);
+                            while (!ended_.wait_for(lock, stop, Phase::kRedraw, [&] { return stop.stop_requested(); }))
+                              phase_.tick();
+                          }};
 };
 
 // A thread that runs numbered tasks in order, each as soon as it is allowed.

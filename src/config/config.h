@@ -15,8 +15,7 @@ namespace linnet {
 struct ModelConfig {
   std::string architecture = "transformer";
   std::string from;
-  int64_t d_model = 256;
-  int64_t num_heads = 8;
+  int64_t d_model = 256, num_heads = 8;
   int64_t num_encoder_layers = 3;  // num_layers sets both
   int64_t num_decoder_layers = 3;
   int64_t d_ff = 1024;
@@ -25,11 +24,8 @@ struct ModelConfig {
   std::string norm = "post";
   bool final_norm = false;
   std::string activation = "relu";
-  bool share_embeddings = false;
-  bool tie_head = false;
-  int64_t filters = 16;
-  int64_t depth = 20;
-  int64_t patch_size = 4;
+  bool share_embeddings = false, tie_head = false;
+  int64_t filters = 16, depth = 20, patch_size = 4;
   bool operator==(const ModelConfig&) const = default;
 };
 
@@ -48,21 +44,17 @@ struct DataConfig {
   int64_t held_out_pairs = 0, held_out_images = 0;
   double held_out = 0.1;
   int64_t image_size = 0;
-  std::string image_fit = "crop";
-  std::string image_memory = "4GiB";
+  std::string image_fit = "crop", image_memory = "4GiB";
   int64_t image_threads = 0;
   int64_t augment_shift = 0, augment_cutout = 0, augment_random = 0, augment_strength = 9;
   bool augment_mirror = false;
   double augment_rotate = 0, augment_mixup = 0, augment_cutmix = 0, augment_crop = 0;
   int64_t train_samples = 100'000, valid_samples = 1000, test_samples = 1000;
-  std::string tokenizer = "sentencepiece";
-  std::string tokenizer_model = "bpe";
+  std::string tokenizer = "sentencepiece", tokenizer_model = "bpe";
   double character_coverage = 1.0;
   int64_t vocab_size = 8000;
   bool joint_vocab = true;
-  int64_t batch_size = 0;
-  int64_t batch_tokens = 4096;
-  int64_t num_buckets = 8;
+  int64_t batch_size = 0, batch_tokens = 4096, num_buckets = 8;
   bool operator==(const DataConfig&) const = default;
 };
 
@@ -89,17 +81,14 @@ struct LoraConfig {
 // For task = "embeddings".
 struct EmbeddingsConfig {
   std::string loss = "auto";
-  double scale = 20;
-  double margin = 5;
+  double scale = 20, margin = 5;
   std::string dimensions;
   bool operator==(const EmbeddingsConfig&) const = default;
 };
 
 // For task = "answers".
 struct AnswersConfig {
-  int64_t stride = 128;
-  int64_t longest = 30;
-  int64_t candidates = 20;
+  int64_t stride = 128, longest = 30, candidates = 20;
   double threshold = 0;
   bool may_lack = false;  // whether a question may have no answer; set by the model, no key
   bool operator==(const AnswersConfig&) const = default;
@@ -115,8 +104,7 @@ struct PreferenceConfig {
 // Distillation (Hinton et al. 2015): a model learns a larger one's answers.
 struct DistillationConfig {
   std::string teacher;
-  double temperature = 2;
-  double teacher_alpha = 0.5;
+  double temperature = 2, teacher_alpha = 0.5;
   bool operator==(const DistillationConfig&) const = default;
 };
 
@@ -126,44 +114,32 @@ struct TrainConfig {
   std::string schedule = "constant";
   int64_t warmup_steps = 0;
   double final_learning_rate = 0.0;
-  int64_t max_steps = 10'000;
-  int64_t max_epochs = 0;
+  int64_t max_steps = 10'000, max_epochs = 0;
   double max_minutes = 0.0;
   double beta1 = 0.9, beta2 = 0.98, epsilon = 1e-9;
-  double momentum = 0.9;
-  double weight_decay = 0.0;
-  double clip_norm = 1.0;
-  double label_smoothing = 0.0;
+  double momentum = 0.9, weight_decay = 0.0;
+  double clip_norm = 1.0, label_smoothing = 0.0;
   std::string class_weights;
   double ema_decay = 0.0;
-  int64_t accumulate_steps = 1;
-  int64_t micro_batches = 0;
-  int64_t data_shards = 0;
-  int64_t zero = 1;
+  int64_t accumulate_steps = 1, micro_batches = 0;
+  int64_t data_shards = 0, zero = 1;
   std::string parallel;
   int64_t seed = 1;
-  int64_t eval_every = 500;
-  int64_t eval_pairs = 0;
-  int64_t eval_beam = 1;
+  int64_t eval_every = 500, eval_pairs = 0, eval_beam = 1;
   int64_t sample_length = 0;
   int64_t patience = 0;
   std::string metric = "bleu";
   int64_t beam = 4;
   double length_penalty = 1.0;
-  int64_t save_every = 500;
-  int64_t keep_checkpoints = 0;
-  int64_t keep_every = 0;
-  int64_t log_every = 1;
+  int64_t save_every = 500, keep_checkpoints = 0, keep_every = 0, log_every = 1;
   bool tensorboard = false;
   int64_t threads = 0;
   std::string device = "cpu";
-  std::string precision = "fp32";
-  std::string attention_precision = "same";
+  std::string precision = "fp32", attention_precision = "same";
   std::string quantize = "none";
   double loss_scale = 65536.0;
   int64_t loss_scale_steps = 2000;
-  std::string storage = "auto";
-  std::string recompute = "auto";
+  std::string storage = "auto", recompute = "auto";
   std::string memory;
   std::string isa = "auto";
   std::string freeze;               // comma-separated patterns of names: a frozen group before all others
@@ -187,6 +163,7 @@ struct Config {
   TrainConfig train;
   WeightQuantization quantization = {};  // set by the command line, for inference: no key
   ProcessRank process = {};              // set by the launching program: no key
+  std::vector<std::string> chosen = {};  // keys that set_value() has set: no key
   bool operator==(const Config&) const = default;
 };
 
@@ -231,7 +208,8 @@ inline bool is_preset(std::string_view name) { return find_preset(name) != nullp
 
 // The keys in which two configurations differ, in table order.
 std::vector<std::string> changed_keys(const Config& a, const Config& b);
-// Sets keys that `wanted` leaves at their default to saved values, as versions differ in defaults. Returns these keys.
+// Sets keys that `wanted` leaves at their default, unless chosen, to saved values: versions differ in defaults. Returns
+// these keys.
 std::vector<std::string> keep_saved_values(const Config& saved, Config& wanted);
 // Whether --resume may change the key: it decides how long, where and how loudly to train, not what is learned.
 bool may_change_on_resume(const std::string& key);

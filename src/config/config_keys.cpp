@@ -226,7 +226,9 @@ std::vector<std::string> keep_saved_values(const Config& saved, Config& wanted) 
   std::vector<std::string> names;
   for (const ConfigKey& key : config_keys()) {
     const FieldValue value = field_value(key, wanted);
-    if (key.may_change_on_resume || value == field_value(key, saved) || value != field_value(key, Config{})) continue;
+    if (key.may_change_on_resume || value == field_value(key, saved) || value != field_value(key, Config{}) ||
+        contains(wanted.chosen, key.name))
+      continue;
     assign_field(key, wanted, field_value(key, saved));
     names.push_back(key.name);
   }

@@ -249,6 +249,7 @@ void set_value(Config& config, const std::string& key_and_value, const std::stri
   for (const ConfigKey* key : keys_of(without_blanks(key_and_value.substr(0, equals)), problem)) {
     problem = assign_field(*key, config, typed(*key, config, value));
     if (!problem.empty()) break;
+    config.chosen.emplace_back(key->name);
     // Without adapters, those of a preset have no other settings.
     if (key->field(config) == FieldPointer(&config.lora.rank) && config.lora.rank == 0) config.lora = {};
   }

@@ -337,6 +337,9 @@ TEST(Config, ChangedKeysAndWhatResumeAllows) {
   EXPECT_EQ(keep_saved_values(changed, wanted), (std::vector<std::string>{"d_ff"}));  // max_steps may change
   EXPECT_EQ(wanted.model.d_ff, changed.model.d_ff);
   EXPECT_EQ(wanted.train.seed, 9);
+  set_value(wanted, "d_ff=1024");  // a choice, though it is the default
+  EXPECT_EQ(keep_saved_values(changed, wanted), std::vector<std::string>{});
+  EXPECT_EQ(changed_keys(changed, wanted), (std::vector<std::string>{"d_ff", "max_steps", "seed"}));
   EXPECT_TRUE(may_change_on_resume("max_steps"));
   EXPECT_TRUE(may_change_on_resume("threads"));
   EXPECT_TRUE(may_change_on_resume("patience"));

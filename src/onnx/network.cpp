@@ -76,10 +76,11 @@ const OnnxNode* producer(const OnnxGraph& graph, const std::string& value) {
 
 // The float initializer with this name that only one node reads.
 size_t own_initializer(const OnnxGraph& graph, const std::string& name) {
-  int64_t readers = 0;
-  for (const OnnxNode& node : graph.nodes) readers += std::ranges::count(node.in, name);
+  const auto readers_in = [&](const OnnxNode& node) { return std::ranges::count(node.in, name); };
   const auto found = std::ranges::find(graph.initializers, name, &OnnxTensor::name);
-  if (readers != 1 || found == graph.initializers.end() || found->element != OnnxElement::kFloat) return kAbsent;
+  if (sum_of<int64_t>(graph.nodes, readers_in) != 1 || found == graph.initializers.end() ||
+      found->element != OnnxElement::kFloat)
+    return kAbsent;
   return static_cast<size_t>(found - graph.initializers.begin());
 }
 

@@ -74,10 +74,7 @@ struct State {
 };
 using Step = std::function<State(const Direction& direction, Tensor projected, const State& before)>;
 
-Tensor row_of(Tensor x, int64_t which) {
-  const Shape shape = x.shape();
-  return reshape(slice(x, 0, which, 1), Shape(shape.sizes().subspan(1)));
-}
+Tensor row_of(Tensor x, int64_t which) { return reshape(slice(x, 0, which, 1), Shape(x.shape().sizes().subspan(1))); }
 
 std::vector<Tensor> parts_of(Tensor x, int64_t count) { return split_evenly(x, -1, static_cast<int>(count)); }
 

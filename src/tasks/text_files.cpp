@@ -1,6 +1,7 @@
 #include "tasks/text_files.h"
 #include <iterator>
 #include "base/fail.h"
+#include "base/thread_pool.h"
 #include "data/examples/text/record_reader.h"
 #include "data/examples/text/token_chunks.h"
 #include "data/text/trained_tokenizers.h"
@@ -24,6 +25,7 @@ std::string evaluated_text(const Config& config, const std::string& path, const 
 }
 
 std::vector<std::string> read_texts(const DataConfig& data, const std::string& path) {
+  const TimedPhase phase("reading '" + path + "'");
   std::vector<std::string> texts;
   read_documents(path, data.text_column.empty() ? "text" : data.text_column,
       [&](std::string text) { texts.push_back(std::move(text)); });
@@ -48,6 +50,7 @@ std::vector<std::string> split_end(std::vector<std::string>& texts, double share
 std::unique_ptr<TextCoder> make_text_coder(const Config& config, const std::vector<std::string>& texts) {
   if (!config.data.tokenizer_dir.empty()) return open_text_coder(config.data.tokenizer_dir);
   if (!config.model.from.empty()) return open_text_coder(config.model.from);
+  const TimedPhase phase("learning the vocabulary");
   if (config.data.tokenizer == "byte_bpe") {
     BpeTrainer trainer({.vocab_size = config.data.vocab_size});
     for (const std::string& text : texts) trainer.add(text);

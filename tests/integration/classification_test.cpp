@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <filesystem>
 #include <sstream>
+#include "base/files.h"
 #include "integration/program.h"
 #include "parsed_json.h"
 
@@ -166,7 +167,18 @@ TEST_F(Classification, RareClassesAreLearnedWhereTheyCountMore) {
 // A network of an ONNX file: with classes of its own, which keep their numbers, and one that gets a new head.
 TEST_F(Classification, AnOnnxFileIsTrainedResumedAndExportedAgain) {
   ASSERT_EQ(train_classifier("a", {"max_steps=20"}).exit_code, 0);
+  // What a killed export has left goes; what another export uses and what is not an export's stays.
+  for (const char* name : {"Killed", "InUse0", "Mine00"}) {
+    const std::string left = std::string("classes.folder.") + name;
+    std::filesystem::create_directory(folder_ / left);
+    folder_.write(left + "/model.safetensors", "half of it");
+    if (name != std::string_view("Mine00")) folder_.write(left + "/.lock", "");
+  }
+  const FolderLock in_use(folder_ / "classes.folder.InUse0");
   ASSERT_EQ(run({"export", folder_ / "a", "--onnx", folder_ / "classes"}).exit_code, 0);
+  EXPECT_FALSE(exists(folder_ / "classes.folder.Killed"));
+  for (const char* name : {"InUse0", "Mine00"})
+    EXPECT_TRUE(exists(folder_ / (std::string("classes.folder.") + name + "/model.safetensors"))) << name;
   ASSERT_EQ(run({"export", kGolden + "/bert_model", "--onnx", folder_ / "states"}).exit_code, 0);
   for (const std::string network : {"classes", "states"}) {
     const Arguments from{"model.from=" + (folder_ / network) + "/model.onnx"};

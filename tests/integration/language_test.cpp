@@ -1,6 +1,11 @@
 // A language model through the command line: it learns a text, goes on from where it stopped, and is scored.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <cmath>
+#include <fstream>
+#include <thread>
 #include "integration/program.h"
 #include "parsed_json.h"
 
@@ -55,6 +60,23 @@ TEST_F(Language, LearnsAndScoresEveryCharacterOnce) {
   ASSERT_EQ(other.exit_code, 0) << other.error;
   EXPECT_EQ(ParsedJson::parse(other.out)["tokens"], 11);
   EXPECT_EQ(ParsedJson::parse(other.out)["words"], 3);
+}
+
+TEST_F(Language, ReadingThatTakesLongSaysSo) {
+  ASSERT_EQ(train_language("a").exit_code, 0);
+  const std::string pipe = folder_ / "pipe.txt";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::thread writer([&] {
+    std::ofstream text(pipe);
+    std::this_thread::sleep_for(std::chrono::seconds(3));
+    text << "the cat sat\n";
+  });
+  const Outcome evaluated = run({"eval", folder_ / "a", "--data", pipe}, {.log = "info"});
+  const int end = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);  // of a program that did not open it
+  writer.join();
+  ::close(end);
+  EXPECT_EQ(evaluated.exit_code, 0);
+  EXPECT_NE(evaluated.error.find("linnet: reading '" + pipe + "' ...\n"), std::string::npos) << evaluated.error;
 }
 
 TEST_F(Language, ScoresTextsAsTheyAreEvaluated) {

@@ -58,6 +58,22 @@ TEST(Memory, OfAT5AndOfAMaskedLanguageModelIsAsPredicted) {
           "--set", "num_layers=2", "--set", "d_ff=512", "--set", "max_seq_len=128", "--set", "max_steps=3"});
 }
 
+// Neither the confused pairs nor the logits of an evaluation are squares of thousands of classes.
+TEST(Memory, EvaluationsOfManyClassesHardlyTakeMore) {
+  const TemporaryFolder folder;
+  std::string table;
+  for (int i = 0; i < 15000; ++i)
+    table += "word" + std::to_string(i % 97) + " other\tc" + std::to_string(i % 3000) + "\n";
+  const Outcome outcome = run({"train", "classify", "--data", folder.write("many.tsv", table), "--run", folder / "run",
+                                  "--steps", "2", "--set", "d_model=16", "--set", "num_layers=0", "--set", "context=8"},
+      {.log = "info"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_LT(static_cast<double>(outcome.peak_bytes) / 1e6, predicted_mb(outcome.error) + 60) << outcome.error;
+  const std::string written = contents(folder / "run/classes.json");
+  EXPECT_LT(written.size(), 1'000'000u);
+  EXPECT_NE(written.find("\"confusion_pairs\":[[\""), written.npos);
+}
+
 // `linnet plan` says the same without taking the memory.
 TEST(Memory, ThePlanCommandAgreesWithTheRun) {
   const TemporaryFolder folder;

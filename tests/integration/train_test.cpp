@@ -231,6 +231,9 @@ TEST(Resume, MayTrainLongerButNotOtherwise) {
   const Outcome other = train(folder / "run", {"learning_rate=1e-4", "d_ff=64"}, {"--resume"});
   EXPECT_EQ(other.exit_code, 2);
   EXPECT_NE(other.error.find("--resume cannot change: d_ff, learning_rate"), other.error.npos) << other.error;
+  const Outcome usual = train(folder / "run", {"learning_rate=0.001"}, {"--resume"});  // the default of the key
+  EXPECT_EQ(usual.exit_code, 2);
+  EXPECT_NE(usual.error.find("--resume cannot change: learning_rate"), usual.error.npos) << usual.error;
   EXPECT_EQ(contents(folder / "run/training_state.safetensors"), state);
 
   ASSERT_EQ(train(folder / "run", {"max_steps=30"}, {"--resume", "--threads", "2"}).exit_code, 0);

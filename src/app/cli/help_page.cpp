@@ -242,8 +242,7 @@ std::string wrapped(const std::string& text, size_t indent) {
   std::string out;
   size_t column = indent;
   for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find(' ', begin), text.size());
-    const size_t size = end - begin;
+    const size_t end = std::min(text.find(' ', begin), text.size()), size = end - begin;
     if (column > indent && column + 1 + size > kWidth) {
       out += "\n" + std::string(indent, ' ');
       column = indent;

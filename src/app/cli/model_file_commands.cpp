@@ -238,10 +238,19 @@ void export_image_onnx(
   format.save(out);
 }
 
-// The beginning of a path beside `out`; makes the parent folder.
+// The beginning of a path beside `out`; makes the parent folder, and removes folders that killed exports left.
 std::string folder_beside(const std::string& out) {
   const fs::path parent = fs::path(out).parent_path();
   if (!parent.empty()) make_directories(parent.string());
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(parent.empty() ? "." : parent, ignored)) try {
+      const std::string path = (parent / entry.path().filename()).string();
+      const bool is_ours = path.starts_with(out + ".folder.") && path.size() == out.size() + 14;
+      if (!is_ours || !file_exists(path + "/.lock") || RunFolder(path).has_config()) continue;
+      const FolderLock unused(path);
+      fs::remove_all(path, ignored);
+    } catch (const Error&) {  // another export is at work there
+    }
   return out + ".folder.";
 }
 
@@ -260,6 +269,7 @@ void export_onnx(const ExportArguments& arguments) {
     return export_onnx_run(arguments.run, arguments.onnx, options.onnx.precision, arguments.opset.value_or(0));
   // A run's tokenizer has other formats: the exported model folder has those that other programs read.
   const TemporaryFolder folder(folder_beside(arguments.onnx));
+  const FolderLock lock(folder.path());
   task_actions(config).export_model(arguments.run, folder.path());
   export_model_folder(folder.path(), arguments.onnx, options);
 }
@@ -275,8 +285,9 @@ void export_gguf(const ExportArguments& arguments) {
   const RunFolder run(arguments.run);
   std::string folder = arguments.run;
   std::optional<TemporaryFolder> temporary;
+  std::optional<FolderLock> lock;
   if (run.has_config()) {
-    temporary.emplace(folder_beside(arguments.gguf));
+    temporary.emplace(folder_beside(arguments.gguf)), lock.emplace(temporary->path());
     // The file's "general.name" is the name of the folder.
     folder = temporary->path() + "/" + fs::path(arguments.gguf).filename().string() + ".folder.tmp";
     task_actions(run.load_config()).export_model(arguments.run, folder);

@@ -6,6 +6,7 @@
 namespace linnet {
 namespace {
 constexpr size_t kMostRows = 60, kMostColumns = 12;  // that are printed
+constexpr size_t kMostSquare = 100;                  // classes whose confusion matrix is written as a square
 
 // In NumPy's order of additions, for the same doubles.
 double numpy_sum(std::span<const double> values) {
@@ -51,7 +52,7 @@ struct ScoredRow {
 std::vector<ScoredRow> means_of(const ClassReport& report) {
   const DecisionCounts all = report.total();
   std::vector<ScoredRow> rows;
-  if (report.confusion.empty()) rows.emplace_back("micro avg", all);
+  if (!report.exclusive) rows.emplace_back("micro avg", all);
   rows.emplace_back("macro avg", report.macro(), all.there);
   rows.emplace_back("weighted avg", report.weighted(), all.there);
   return rows;
@@ -61,7 +62,7 @@ std::vector<ScoredRow> means_of(const ClassReport& report) {
 void ClassReport::add(size_t predicted, size_t label) {
   ++counts[predicted].predicted, ++counts[label].there;
   counts[label].both += predicted == label;
-  ++confusion[label * names.size() + predicted];
+  ++confusion[{label, predicted}];
 }
 
 DecisionCounts ClassReport::total() const {
@@ -85,7 +86,7 @@ ClassReport::Scores ClassReport::mean(bool weighted) const {
 
 const std::string* ClassReport::only_answer() const {
   size_t answers = 0, labels = 0, last = 0;
-  for (size_t i = 0; i < names.size() && !confusion.empty(); ++i) {
+  for (size_t i = 0; i < names.size() && exclusive; ++i) {
     answers += counts[i].predicted > 0, labels += counts[i].there > 0;
     if (counts[i].predicted > 0) last = i;
   }
@@ -93,8 +94,7 @@ const std::string* ClassReport::only_answer() const {
 }
 
 std::vector<std::pair<std::string, double>> ClassReport::metrics() const {
-  const DecisionCounts all = total();
-  return {{"accuracy", all.recall()}, {"f1_macro", macro().f1}, {"f1_weighted", weighted().f1}};
+  return {{"accuracy", total().recall()}, {"f1_macro", macro().f1}, {"f1_weighted", weighted().f1}};
 }
 
 std::string ClassReport::text() const {
@@ -110,8 +110,9 @@ std::string ClassReport::text() const {
   for (size_t i = 0; i < shown; ++i) add({names[i], counts[i]});
   if (shown < names.size()) lines += "... and " + std::to_string(names.size() - shown) + " more (--json has all)\n";
   for (const ScoredRow& row : means_of(*this)) add(row);
-  if (confusion.empty() || names.size() > kMostColumns) return lines;
+  if (!exclusive || names.size() > kMostColumns) return lines;
   lines += "confusion matrix, a row for each class and a column for what was predicted:\n" + padded("", width);
+  const Json square = json()["confusion"];
   std::vector<size_t> widths;
   for (const std::string& name : names) {
     widths.push_back(std::max<size_t>(count_code_points(name), 6));
@@ -119,8 +120,7 @@ std::string ClassReport::text() const {
   }
   for (size_t i = 0; i < names.size(); ++i) {
     lines += "\n" + padded(names[i], width);
-    for (size_t k = 0; k < names.size(); ++k)
-      lines += "  " + right(std::to_string(confusion[i * names.size() + k]), widths[k]);
+    for (size_t k = 0; k < names.size(); ++k) lines += "  " + right(square[i][k].dump(), widths[k]);
   }
   return lines + "\n";
 }
@@ -129,10 +129,11 @@ Json ClassReport::json() const {
   Json json{{"classes", Json::object()}};
   for (size_t i = 0; i < names.size(); ++i) json["classes"][names[i]] = ScoredRow(names[i], counts[i]).json();
   for (const ScoredRow& row : means_of(*this)) json[row.name] = row.json();
-  for (size_t i = 0; i < names.size() && !confusion.empty(); ++i) {
-    const auto row = confusion.begin() + (i * names.size());
-    json["confusion"].push_back(std::vector<int64_t>(row, row + std::ssize(names)));
-  }
+  std::vector square(exclusive && names.size() <= kMostSquare ? names.size() : 0, std::vector<int64_t>(names.size()));
+  for (const auto& [pair, count] : confusion)
+    if (!square.empty()) square[pair.first][pair.second] = count;
+    else json["confusion_pairs"].push_back({names[pair.first], names[pair.second], count});
+  if (!square.empty()) json["confusion"] = square;
   return json;
 }
 

@@ -35,7 +35,7 @@ struct ClassReport {
   };
   // Classes with a confusion matrix, one per example; or independent decisions about each name (labels, entities).
   explicit ClassReport(std::vector<std::string> names = {}, bool exclusive = true)
-      : names(std::move(names)), counts(this->names.size()), confusion(exclusive ? counts.size() * counts.size() : 0) {}
+      : names(std::move(names)), counts(this->names.size()), exclusive(exclusive) {}
 
   void add(size_t predicted, size_t label);  // of classes
 
@@ -52,12 +52,14 @@ struct ClassReport {
 
   // A table, and the confusion matrix if it is small enough to read.
   std::string text() const;
-  // "classes", "macro avg", "weighted avg" and "micro avg" or "confusion" (rows: true classes, columns: predicted).
+  // "classes", "macro avg", "weighted avg" and "micro avg" or "confusion" (rows: true classes, columns: predicted); of
+  // more than 100 classes "confusion_pairs", [true class, predicted class, count] of pairs that occur.
   Json json() const;
 
   std::vector<std::string> names;
   std::vector<DecisionCounts> counts;
-  std::vector<int64_t> confusion;  // [names, names], row by label; empty: decisions
+  bool exclusive;
+  std::map<std::pair<size_t, size_t>, int64_t> confusion;  // by label and prediction, of those that occur
 
  private:
   Scores mean(bool weighted) const;

@@ -63,6 +63,18 @@ TEST(ClassReport, IsWrittenForPeople) {
   EXPECT_EQ(labels.text().find("confusion"), std::string::npos);
 }
 
+// A square of 100,000 classes would have 80 GB.
+TEST(ClassReport, OfManyClassesHoldsThePairsThatOccur) {
+  ClassReport report(numbered(100'000));
+  for (int i = 0; i < 3; ++i) report.add(7, 99'999);
+  report.add(5, 5);
+  const Json json = report.json();
+  EXPECT_EQ(json["confusion_pairs"].dump(), R"([["5","5",1],["99999","7",3]])");
+  EXPECT_FALSE(json.contains("confusion") || json.contains("micro avg"));
+  EXPECT_EQ(json["classes"].size(), 100'000u);
+  EXPECT_EQ(ClassReport(numbered(100)).json()["confusion"].size(), 100u);
+}
+
 TEST(ClassReport, TellsAModelThatKnowsOneAnswer) {
   ClassReport report({"no", "yes"});
   report.add(1, 1);

@@ -55,9 +55,8 @@ class Units {
 // The n-grams of a line that are in the other too, each at most as often as there.
 int64_t matches(const Units& here, const Units& there, size_t n) {
   const auto counts = there.count(n);
-  int64_t sum = 0;
-  for (const auto& [ngram, count] : here.count(n)) sum += std::min(count, find_or(counts, ngram, 0));
-  return sum;
+  const auto shared = [&](const auto& ngram) { return std::min(ngram.second, find_or(counts, ngram.first, 0)); };
+  return sum_of<int64_t>(here.count(n), shared);
 }
 
 struct OrderTotals {

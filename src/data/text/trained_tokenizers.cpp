@@ -197,8 +197,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& folder, const std::
     extension = candidate;
   }
   if (extension.empty()) fail_user("no tokenizer '", stem, "' in '", folder, "' (neither .char, .word nor .model)");
-  const std::string path = folder + "/" + stem + "." + extension;
-  const std::string bytes = read_file(path);
+  const std::string path = folder + "/" + stem + "." + extension, bytes = read_file(path);
   if (extension == "model") return make_sentencepiece_tokenizer(open_sentencepiece_model(bytes, path), path);
   return parse_vocabulary(extension == "char" ? TextUnit::kCharacter : TextUnit::kWord, bytes, path);
 }

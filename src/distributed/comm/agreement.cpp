@@ -6,6 +6,7 @@
 #include "base/numbers.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "base/thread_pool.h"
 
 namespace linnet {
 namespace {
@@ -56,8 +57,7 @@ std::string joined(const std::vector<std::string>& texts) {
 
 // Reads the next text and moves `at` behind it.
 std::string next_text(const std::string& all, size_t& at) {
-  const size_t space = all.find(' ', at);
-  const size_t length = std::stoul(all.substr(at, space - at));
+  const size_t space = all.find(' ', at), length = std::stoul(all.substr(at, space - at));
   at = space + 1 + length;
   return all.substr(space + 1, length);
 }
@@ -132,7 +132,8 @@ std::vector<double> SharedWork::numbers(
     return std::span(values).subspan(static_cast<size_t>(index) * size, size);
   };
   do_part([&] {
-    for (const int64_t item : own_items(count)) work(item, place(own, item / ranks));
+    Phase phase("evaluating", Phase::kLongPatience);
+    for (const int64_t item : own_items(count)) phase.tick(item, count), work(item, place(own, item / ranks));
   });
   all_gather(world_, std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
   std::vector<double> results(static_cast<size_t>(count) * size);
@@ -146,6 +147,7 @@ std::vector<std::string> SharedWork::texts(
   const std::vector<int64_t> items = own_items(count);
   std::vector<std::string> own;
   do_part([&] {
+    const TimedPhase phase("evaluating", Phase::kLongPatience);
     own = work(items);
     if (own.size() != items.size()) fail_internal("shared work gave another number of texts than it has items");
   });

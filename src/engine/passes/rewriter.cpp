@@ -14,8 +14,7 @@ std::vector<Tensor> Rewriter::inputs_of(const Node& node) const {
 }
 
 const Node* Rewriter::lone_producer(ValueId old_value) const {
-  if (uses_[old_value] != 1) return nullptr;
-  return producer_of((*this)[old_value]);
+  return uses_[old_value] == 1 ? producer_of((*this)[old_value]) : nullptr;
 }
 
 std::vector<Tensor> Rewriter::operands(const Node& new_node) {

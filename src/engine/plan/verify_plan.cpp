@@ -107,8 +107,7 @@ class Replay {
 
   // The bytes must come from the value itself, its whole, or its own parts; the node in between is then a no-op.
   bool same_data(ValueId reader, ValueId owner) const {
-    if (owner == reader) return true;
-    return owner != kNone && roots_[owner].value == roots_[reader].value;
+    return owner == reader || (owner != kNone && roots_[owner].value == roots_[reader].value);
   }
 
   // `where` gives the reader's text for the error.

@@ -76,8 +76,7 @@ void append_lines(const ProfileSummary& summary, const ModuleNode& node, const s
 // The least time that the machine's arithmetic and memory allow.
 double bound(const ProfileRow& row, const MachinePeak& machine) {
   const double arithmetic = machine.flops > 0 ? row.flops / machine.flops : 0;
-  const double memory = machine.bandwidth > 0 ? row.bytes / machine.bandwidth : 0;
-  return std::max(arithmetic, memory);
+  return std::max(arithmetic, machine.bandwidth > 0 ? row.bytes / machine.bandwidth : 0);
 }
 }  // namespace
 

@@ -17,8 +17,7 @@ Dropout dropout_of(Module* parent, const char* name, const LayerConfig& config) 
 
 // Pre-LN: x + dropout(f(norm(x))); post-LN: norm(x + dropout(f(x))).
 template <class SubLayer> Tensor residual(Tensor x, NormPlace place, LayerNorm& norm, Dropout& dropout, SubLayer f) {
-  if (place == NormPlace::kInput) return x + dropout(f(norm(x)));
-  return norm(x + dropout(f(x)));
+  return place == NormPlace::kInput ? x + dropout(f(norm(x))) : norm(x + dropout(f(x)));
 }
 
 Tensor identity_matrix(Graph& graph, DType dtype, int64_t size) {

@@ -73,10 +73,7 @@ bool Module::is_within(const Module& root) const {
   return module != nullptr;
 }
 
-std::string Module::path() const {
-  if (!parent_) return name_;
-  return join_names(parent_->path(), name_);
-}
+std::string Module::path() const { return parent_ ? join_names(parent_->path(), name_) : name_; }
 
 std::vector<ParameterSpec> Module::parameters() const {
   std::vector<ParameterSpec> out;

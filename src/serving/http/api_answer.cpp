@@ -8,8 +8,7 @@
 namespace linnet {
 namespace {
 const char* finish_reason(const AnswerChoice& choice) {
-  if (!choice.calls.empty()) return "tool_calls";
-  return choice.end == TextEnd::kLength ? "length" : "stop";
+  return !choice.calls.empty() ? "tool_calls" : choice.end == TextEnd::kLength ? "length" : "stop";
 }
 
 Json calls_json(const AnswerHead& head, int64_t choice, const std::vector<ToolCall>& calls) {

@@ -21,8 +21,7 @@ constexpr std::string_view kModelPrefix = "/v1/models/";
 
 // The host in "localhost:8080" or "[::1]:8080", in lower case.
 std::string host_name(std::string_view host) {
-  const size_t end = host.starts_with('[') ? host.find(']') + 1 : host.find(':');
-  return lower_ascii(host.substr(0, end));
+  return lower_ascii(host.substr(0, host.starts_with('[') ? host.find(']') + 1 : host.find(':')));
 }
 
 // Parses "NAME=FOLDER" or "FOLDER". A name may have "/" if FOLDER exists; otherwise all of it is a path that has "=".

@@ -2,7 +2,7 @@
 #include <numeric>
 #include "base/fail.h"
 #include "base/files.h"
-#include "base/log.h"
+#include "base/thread_pool.h"
 #include "config/hints.h"
 #include "data/examples/images/image_batches.h"
 #include "data/examples/images/image_dataset.h"
@@ -24,6 +24,7 @@
 namespace linnet {
 namespace {
 ImageSplits load_splits(const Config& config) {
+  const TimedPhase phase("reading the images");
   const DataConfig& data = config.data;
   if (!data.train_tsv.empty()) return load_table_splits(config);
   if (data.task != "images")

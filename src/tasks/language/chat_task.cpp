@@ -1,7 +1,7 @@
 // Fine-tunes a language model on the assistant's turns of conversations.
 #include "base/fail.h"
-#include "base/log.h"
 #include "base/text.h"
+#include "base/thread_pool.h"
 #include "data/examples/text/record_reader.h"
 #include "data/metrics/text_scores.h"
 #include "tasks/inference.h"
@@ -75,6 +75,7 @@ std::vector<TargetedTokens> read_chats(
   PromptFields fields = kUsualFields;
   if (!config.data.text_column.empty()) fields[0] = config.data.text_column;
   if (!config.data.label_column.empty()) fields[1] = config.data.label_column;
+  const TimedPhase phase("reading '" + path + "'");
   RecordReader reader(path, fields);
   std::vector<TargetedTokens> chats;
   int64_t all = 0, cut = 0, learned = 0, several = 0, unclear = 0;

@@ -1,6 +1,6 @@
 #include "tasks/language/language_session.h"
 #include "base/fail.h"
-#include "base/log.h"
+#include "base/thread_pool.h"
 #include "data/metrics/text_scores.h"
 #include "tasks/text_files.h"
 
@@ -47,6 +47,7 @@ void encode_documents(const TextCoder& coder, const std::vector<std::string>& te
 // `before`: the token in front of the text, as context for its first one; -1: the text is whole.
 LanguageText encode_language_text(const TextCoder& coder, const std::vector<std::string>& texts, bool packed,
     int32_t before, const std::string& name) {
+  const TimedPhase phase("tokenizing " + name);
   std::vector<int32_t> ids;
   const int64_t words = sum_of<int64_t>(texts, [&](const std::string& text) { return count_words(text); });
   if (packed) {

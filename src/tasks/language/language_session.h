@@ -36,8 +36,7 @@ LanguageText load_evaluated_text(
     const Config& config, const TextCoder& coder, const std::string& path, const std::string& split);
 
 struct LanguageOptions {
-  bool training = true;
-  bool packed = false;
+  bool training = true, packed = false;
   DocumentTokens documents = {};  // with `packed`
   int64_t sample_length = 0;      // above 0: can generate
   bool verify_plans = true;

@@ -1,6 +1,6 @@
 // Preference learning: of two answers to a prompt, a language model learns to prefer the chosen one.
 #include "base/fail.h"
-#include "base/log.h"
+#include "base/thread_pool.h"
 #include "data/examples/text/record_reader.h"
 #include "data/examples/text/text_examples.h"
 #include "models/modules/causal_model.h"
@@ -122,6 +122,7 @@ class PairReader {
   // messages for the chat template. Without "prompt" it is the messages that both answers begin with. Pairs without an
   // answer are left out; the log counts them and cut ones.
   std::vector<PreferencePair> read(const std::string& path) {
+    const TimedPhase phase("reading '" + path + "'");
     RecordReader reader(path, {});
     std::vector<PreferencePair> pairs;
     int64_t all = 0, cut = 0;

@@ -1,10 +1,12 @@
 #include "base/fail.h"
+#include "base/thread_pool.h"
 #include "tasks/masked/masked_task.h"
 #include "tasks/text_files.h"
 
 namespace linnet {
 namespace {
 MaskedText encode_masked_text(const PretrainedTokenizer& tokenizer, const std::vector<std::string>& texts) {
+  const TimedPhase phase("tokenizing");
   std::vector<int32_t> ids;
   std::vector<TokenSpan> documents;
   for (const std::string& text : texts) {

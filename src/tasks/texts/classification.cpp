@@ -89,8 +89,7 @@ class Classification : public TextTask {
       const Names& outputs, const Config&) const override {
     ClassReport report(outputs);
     for (size_t i = 0; i < predicted.size(); ++i)
-      report.add(static_cast<size_t>(std::ranges::max_element(predicted[i]) - predicted[i].begin()),
-          static_cast<size_t>(examples.labels(i)[0]));
+      report.add(static_cast<size_t>(predicted[i][0]), static_cast<size_t>(examples.labels(i)[0]));
     Metrics metrics = report.metrics();
     metrics.emplace_back("f1", report.f1());
     return {std::move(metrics), std::move(report)};

@@ -294,14 +294,13 @@ void for_each_related_text(const std::string& path, const DataConfig& data, cons
 
 TextRecords split_off(TextRecords& records, bool by_label, double share, uint64_t seed) {
   std::map<std::string, int32_t> numbers;  // of labels in byte order
-  std::vector<int32_t> labels;
   const std::vector<std::string> texts = records.labels();
   if (by_label)
     for (const std::string& text : texts) numbers[text];
   int32_t next = 0;
   for (auto& [text, number] : numbers) number = next++;
-  for (const std::string& text : texts) labels.push_back(by_label ? numbers[text] : 0);
-  std::vector<bool> chosen = choose_held_out(labels, share, seed);
+  const auto number_of_label = [&](const std::string& text) { return by_label ? numbers[text] : 0; };
+  std::vector<bool> chosen = choose_held_out(mapped(texts, number_of_label), share, seed);
   const auto whole = mapped(records.records, [](const TextRecord& text) { return text.text + '\0' + text.pair; });
   keep_together(chosen, {whole.begin(), whole.end()});
   TextRecords part{.records = {}, .pairs = records.pairs, .images = records.images}, rest = part;

@@ -78,8 +78,9 @@ std::vector<float> TextSession::logits_of(
 TaskEvaluation TextSession::evaluate(
     const TextRecords& records, const TextExamples& examples, const SharedWork& ranks) {
   TextBatches batches(examples, evaluated_rows, lengths, 0);
-  // A batch's outputs: the sum of losses, the number of labels, and each example's logits or token classes.
-  const bool picks = task.problem == TextProblem::kTokenClasses;
+  // A batch's outputs: the sum of losses, the number of labels, and each example's logits, class or token classes.
+  const bool is_class = task.problem == TextProblem::kOneClass;
+  const bool picks = is_class || task.problem == TextProblem::kTokenClasses;
   const int64_t numbers =
       (task.is_of_tokens() ? lengths.back() : examples.form.parts) * (picks ? 1 : std::ssize(outputs));
   const int64_t width = 2 + evaluated_rows * numbers;
@@ -92,8 +93,10 @@ TaskEvaluation TextSession::evaluate(
         const int64_t length = lengths[batch.shape_index];
         const Executor& executor = trainer->plans().evaluate_executor(batch.shape_index);
         for (int64_t row = 0; const int64_t i : batches.sorted_rows(index)) {
-          if (picks) std::copy_n(executor.output("predictions").as<const int32_t>() + row * length, length, to);
-          else std::ranges::copy(logits_of(examples, batch, row, i), to);
+          if (picks && !is_class)
+            std::copy_n(executor.output("predictions").as<const int32_t>() + row * length, length, to);
+          else if (const auto logits = logits_of(examples, batch, row, i); !is_class) std::ranges::copy(logits, to);
+          else *to = static_cast<double>(std::ranges::max_element(logits) - logits.begin());
           ++row, to += numbers;
         }
       });
@@ -105,9 +108,7 @@ TaskEvaluation TextSession::evaluate(
     batch += 2;
     for (const int64_t i : batches.sorted_rows(index)) {
       const auto tokens = static_cast<int64_t>(examples.length(i));
-      predicted[i].assign(batch, batch + (picks                    ? tokens
-                                             : task.is_of_tokens() ? tokens * std::ssize(outputs)
-                                                                   : numbers));
+      predicted[i].assign(batch, batch + (task.is_of_tokens() ? tokens * (picks ? 1 : std::ssize(outputs)) : numbers));
       batch += numbers;
     }
   }

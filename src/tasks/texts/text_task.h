@@ -63,7 +63,7 @@ class TextTask {
   // A record's labels: one number, one for each output, or one for each token of `encoding` (-1: ignored). User error
   // naming the line for a label that does not fit these outputs.
   virtual std::vector<float> label(const TextRecord& record, const Encoding& encoding, const Names& outputs) const;
-  // `predicted`: each example's logits, or each token's likeliest class.
+  // `predicted`: each example's logits or likeliest class, or each token's likeliest class.
   virtual Measures measure(const TextRecords& records, const TextExamples& examples,
       std::span<const std::vector<float>> predicted, const Names& outputs, const Config& config) const = 0;
   // The answer for a text from its logits [outputs] or [tokens, outputs], with the tokens' `offsets` if they have

@@ -1,7 +1,7 @@
 // Trains text or token classifiers from an encoder folder, an ONNX file, or from scratch.
 #include "base/fail.h"
 #include "base/files.h"
-#include "base/log.h"
+#include "base/thread_pool.h"
 #include "data/text/trained_tokenizers.h"
 #include "engine/passes/passes.h"
 #include "models/families/config_file.h"
@@ -12,6 +12,7 @@
 #include "tasks/masked/masked_task.h"
 #include "tasks/session_task.h"
 #include "tasks/task_table.h"
+#include "tasks/text_files.h"
 #include "tasks/texts/onnx_classifier.h"
 #include "tasks/texts/text_session.h"
 #include "training/run/pretrained_run.h"
@@ -113,16 +114,11 @@ class CachedBatches : public BatchSource {
   std::unique_ptr<Forward> forward_;                  // the loss of all and its gradients
 };
 
-std::string file_of(const Config& config, const std::string& path, const char* key) {
-  if (path.empty())
-    fail_user("task = \"", config.data.task, "\" reads the file ", key, ", which is not given (--data FILE)");
-  return data_path(config.data, path);
-}
-
 // Training and validation texts: valid_tsv, or a share of the former. Sets `outputs` to their names unless null.
 std::pair<TextRecords, TextRecords> load_texts(const TextTask& task, const Config& config, Names* outputs) {
+  const TimedPhase phase("reading the texts");
   const DataConfig& data = config.data;
-  const std::string path = file_of(config, data.train_tsv, "train_tsv");
+  const std::string path = text_path(config, data.train_tsv, "train_tsv");
   TextRecords train = task.read(path, data), valid;
   if (outputs) *outputs = task.outputs(train, path);  // also reports unfit labels
   if (!data.valid_tsv.empty()) valid = task.read(data_path(data, data.valid_tsv), data);
@@ -171,6 +167,7 @@ class TextTraining : public SessionTask {
     task_.set_up(model_, config_, train, &valid);
     config_.answers.may_lack = may_lack_answers(model_.config);
     const int64_t longest = longest_text(config_, model_.as<TextClassifier>());
+    const TimedPhase phase("tokenizing");
     train_ = task_.encode(train, *tokenizer_, outputs_, model_.as<TextClassifier>(), config_, longest, TextUse::kTrain);
     train = {};
     valid_ =
@@ -307,6 +304,7 @@ class TextTraining : public SessionTask {
     if (!config_.data.tokenizer_dir.empty()) {
       tokenizer_ = load_pretrained_tokenizer(config_.data.tokenizer_dir);
     } else {
+      const TimedPhase phase("learning the vocabulary");
       std::vector<std::string> texts;
       for (const TextRecord& record : train.records)
         for (const std::string& text : {record.text, record.pair}) texts.push_back(text);
@@ -363,16 +361,21 @@ TaskEvaluation evaluate_texts_of(
     const std::string& folder, const Config& config, const std::string& path, const std::string& split) {
   OpenedTextClassifier opened = open_text_classifier(folder);
   const TextTask& task = text_task(opened);
-  const TextRecords records = !path.empty() ? task.read(path, config.data)
-                              : split == "valid"
-                                  ? load_texts(task, config, nullptr).second
-                                  : task.read(file_of(config, config.data.test_tsv, "test_tsv"), config.data);
+  const auto read = [&](const std::string& file) {
+    const TimedPhase phase("reading the texts");
+    return task.read(file, config.data);
+  };
+  const TextRecords records = !path.empty()      ? read(path)
+                              : split == "valid" ? load_texts(task, config, nullptr).second
+                                                 : read(text_path(config, config.data.test_tsv, "test_tsv"));
   auto& classifier = opened.model.as<TextClassifier>();
   Config with_model = config;
   with_model.answers.may_lack = opened.config.answers.may_lack;
   task.set_up(opened.model, with_model, records, nullptr);
+  std::optional<TimedPhase> phase(std::in_place, "tokenizing");
   const TextExamples examples = task.encode(records, *opened.tokenizer, opened.outputs, classifier, with_model,
       longest_text(config, classifier), TextUse::kEvaluate);
+  phase.reset();
   TextSession session(with_model, task, classifier, opened.outputs, records.pairs, false);
   take_model_weights(session, folder, "", opened.weights());
   return session.evaluate(records, examples, SharedWork::alone());

@@ -13,7 +13,7 @@ extern const char* const kInspectScript;  // of inspections
 namespace {
 constexpr size_t kMostBytes = 1'900'000;  // of a page
 constexpr size_t kMostPoints = 1500;      // of a curve
-constexpr size_t kMostRows = 400;         // of a profile
+constexpr size_t kMostRows = 400;         // of a profile, and of classes
 constexpr size_t kMostClasses = 25;       // of a confusion matrix
 constexpr size_t kMostSamples = 60;       // evaluations whose samples are shown
 
@@ -95,6 +95,21 @@ Json samples_of(const std::string& text) {
   return samples;
 }
 
+// The classes' scores, as far as a page has room for them.
+Json classes_of(const std::string& text) {
+  // Earlier versions wrote a square of any size, as the last member.
+  const size_t end = text.size() > kMostBytes ? text.find(",\"confusion\":[[") : text.npos;
+  Json classes = object_of(end == text.npos ? text : text.substr(0, end) + "}"), shown = Json::object();
+  const Json* all = classes.find("classes");
+  if (!all || !all->is_object() || all->size() <= kMostClasses) return classes;
+  const size_t count = all->size();
+  for (const auto& [name, scores] : all->items())
+    if (shown.size() < kMostRows) shown[name] = scores;
+  classes["classes"] = std::move(shown), classes["left_out"] = count - std::min(count, kMostRows);
+  classes.erase("confusion"), classes.erase("confusion_pairs");
+  return classes;
+}
+
 Json run_data(const ReportRun& run, bool with_pictures) {
   std::vector<Json> train, valid;
   for (Json& line : parsed_lines(run.metrics)) {
@@ -106,10 +121,7 @@ Json run_data(const ReportRun& run, bool with_pictures) {
   for (const auto& [key, value] : run.config) config[key] = value;
   Json json{{"name", run.name}, {"config", std::move(config)}, {"train", columns(thinned(std::move(train)))},
       {"valid", columns(valid)}, {"samples", samples_of(run.samples)}};
-  if (Json classes = object_of(run.classes); classes.contains("classes")) {
-    if (classes["classes"].size() > kMostClasses) classes.erase("confusion");
-    json["classes"] = std::move(classes);
-  }
+  if (Json classes = classes_of(run.classes); classes.contains("classes")) json["classes"] = std::move(classes);
   json["system"] = object_of(run.system);
   const Json memory = object_of(run.memory);
   for (const char* name : {"items", "parameters"})

@@ -51,6 +51,29 @@ TEST(ReportPage, LongRunsAreThinnedAndKeepTheirSpikes) {
   EXPECT_TRUE(std::ranges::find(losses, 77.5) != losses.end());
 }
 
+// Also of earlier versions, whose files have a square of any number of classes: 600 MB of values here if it were read.
+TEST(ReportPage, ManyClassesHaveAPageOfTheirFirst) {
+  constexpr size_t kClasses = 3000;
+  std::string text = R"({"classes":{)", row = "[0", square;
+  for (size_t i = 0; i < kClasses; ++i)
+    text += (i > 0 ? ",\"c" : "\"c") + std::to_string(i) + R"(":{"precision":0.5,"recall":1,"f1":0.25,"support":1})";
+  for (size_t i = 1; i < kClasses; ++i) row += ",0";
+  for (size_t i = 0; i < kClasses; ++i) square += (i > 0 ? "," : "") + row + "]";
+  text += R"(},"macro avg":{"precision":0.5,"recall":1,"f1":0.25,"support":3000})";
+  for (const std::string& pairs :
+      {",\"confusion\":[" + square + "]", std::string(R"(,"confusion_pairs":[["c1","c2",1]])")}) {
+    const ReportRun run{.name = "many", .classes = text + pairs + "}"};
+    const std::string page = report_page({.title = "t", .subtitle = "", .command = "report"}, std::span(&run, 1));
+    EXPECT_LT(page.size(), 200'000u);
+    const auto classes = data_of(page)["runs"][0]["classes"];
+    EXPECT_EQ(classes["classes"].size(), 400u);
+    EXPECT_EQ(classes["classes"]["c399"]["support"], 1);
+    EXPECT_EQ(classes["left_out"], 2600);
+    EXPECT_EQ(classes["macro avg"]["recall"], 1);
+    EXPECT_FALSE(classes.contains("confusion") || classes.contains("confusion_pairs"));
+  }
+}
+
 TEST(ReportPage, DamagedPartsAreLeftOut) {
   for (const char* profile : {"[]", "{\"rows\":[1]}"}) {
     const ReportRun run{.name = "r",

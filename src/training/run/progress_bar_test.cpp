@@ -3,6 +3,9 @@
 #include <pty.h>
 #include <unistd.h>
 #include <cstdlib>
+#include <thread>
+#include "base/thread_pool.h"
+#include "distributed/comm/agreement.h"
 #include "training/run/run_reporter.h"
 
 namespace linnet {
@@ -107,6 +110,25 @@ TEST(ProgressBar, ShowsThePlainMeanOfTheFirstLosses) {
         kSeconds * static_cast<double>(step), kSteps, {});
   const std::string line = visible(terminal.written(), 200);
   EXPECT_NE(line.find("step 3/3  loss 4.0000"), line.npos) << line;
+}
+
+TEST(ProgressBar, AnEvaluationThatTakesLongHasALineOfItsOwn) {
+  PseudoTerminal terminal(80, "xterm");
+  SharedWork::alone().numbers(2, 1, [](int64_t item, std::span<double>) {
+    if (item == 0) std::this_thread::sleep_for(Phase::kPatience);
+  });
+  const std::string written = terminal.written();
+  EXPECT_NE(written.find("evaluating 50%"), written.npos) << written;
+  EXPECT_EQ(visible(written, 80).find_first_not_of(' '), written.npos) << written;
+}
+
+// A line of the log takes the place of a redrawn one, which comes back below it.
+TEST(ProgressBar, AnythingElseIsWrittenInItsPlace) {
+  PseudoTerminal terminal(40, "xterm");
+  TerminalLine line;
+  line.draw("reading 5 s");
+  log_warning("a cut text");
+  EXPECT_EQ(terminal.written(), "\rreading 5 s\r           \rlinnet: warning: a cut text\r\n");
 }
 
 TEST(ProgressBar, ADumbTerminalGetsWholeLines) {

@@ -134,8 +134,7 @@ DataFingerprint DataFingerprint::of(const Config& config) {
   Config copy = config;
   const std::vector<std::string*> paths = data_files(copy);
   for (size_t i = 0; i < paths.size(); ++i) {
-    const std::string path = data_path(config.data, *paths[i]);
-    const std::string key = data_file_keys()[i];
+    const std::string path = data_path(config.data, *paths[i]), key = data_file_keys()[i];
     if (fs::is_directory(path, ignored)) fingerprint.entries.push_back(of_folder(key, path));
     if (!fs::is_regular_file(path, ignored)) continue;
     const uint64_t bytes = fs::file_size(path, ignored);

@@ -270,6 +270,7 @@ class TrainingRun {
   void evaluate() {
     const double began = now();
     if (shards_) shards_->share_average();
+    if (reporter_) reporter_->clear();  // an evaluation has a line of its own
     const std::optional<Judged> judged = judge_unless_stopped();
     agree_on_stop(!judged);
     if (!judged || (!is_alone() && must_stop())) return;

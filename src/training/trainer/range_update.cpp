@@ -309,8 +309,7 @@ OptimizerAttrs optimizer_of(const TrainedRange& range, const OptimizerAttrs& com
 bool is_elementwise(const OptimizerAttrs& attrs) { return attrs.kind <= Kind::kLion; }
 
 bool has_moment(const OptimizerAttrs& attrs, int moment) {
-  if (moment == 2) return attrs.kind == Kind::kAdam;
-  return is_elementwise(attrs) || attrs.kind == Kind::kMuon;
+  return moment == 2 ? attrs.kind == Kind::kAdam : is_elementwise(attrs) || attrs.kind == Kind::kMuon;
 }
 
 std::vector<PackedState> packed_states_of(

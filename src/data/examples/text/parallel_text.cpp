@@ -1,9 +1,9 @@
 #include "data/examples/text/parallel_text.h"
 #include <algorithm>
 #include "base/fail.h"
-#include "base/log.h"
 #include "base/numbers.h"
 #include "base/text.h"
+#include "base/thread_pool.h"
 #include "data/examples/text/record_reader.h"
 
 namespace linnet {
@@ -74,12 +74,9 @@ std::string percent(int64_t part, int64_t whole) {
 std::vector<std::string> read_lines(const std::string& path) {
   LineReader reader(path);
   std::vector<std::string> result;
-  std::string line;
-  Phase phase("reading '" + path + "', lines:");
-  while (reader.next(line)) {
-    result.push_back(line);  // a copy is no larger than it must be; the buffer line is reused
-    phase.tick(std::ssize(result));
-  }
+  const TimedPhase phase("reading '" + path + "'");
+  // A copy is no larger than it must be; the buffer is reused.
+  for (std::string line; reader.next(line);) result.push_back(line);
   if (result.empty()) fail_empty(path);
   return result;
 }
@@ -94,6 +91,7 @@ std::pair<std::string, std::string> split_pair(const std::string& line, const st
 }
 
 ParallelText read_table(const std::string& path, const PairColumns& columns) {
+  const TimedPhase phase("reading '" + path + "'");
   ParallelText text;
   const auto add = [&](std::pair<std::string, std::string> pair) {
     text.source.push_back(std::move(pair.first));

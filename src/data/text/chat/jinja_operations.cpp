@@ -45,8 +45,7 @@ Value power(const Value& a, const Value& b) {
 }
 
 int64_t floor_division(int64_t a, int64_t b) {
-  if (b == -1) return exact('-', 0, a);
-  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+  return b == -1 ? exact('-', 0, a) : a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 
 Value add(const Value& a, const Value& b, Budget& budget) {

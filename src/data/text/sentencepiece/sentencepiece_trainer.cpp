@@ -1,5 +1,4 @@
 #include <fcntl.h>
-#include <poll.h>
 #include <sentencepiece_trainer.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -14,6 +13,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/numbers.h"
+#include "base/thread_pool.h"
 #include "data/text/trained_tokenizers.h"
 
 namespace linnet {
@@ -92,12 +92,6 @@ std::unordered_map<std::string, std::string> trainer_arguments(const TokenizerOp
   ::_exit(write_all(result, answer.data(), answer.size()) ? 0 : 1);  // 1: the parent is gone
 }
 
-void wait_for_answer(int descriptor) {
-  Phase phase("learning the vocabulary");
-  pollfd waiting{.fd = descriptor, .events = POLLIN, .revents = 0};
-  while (::poll(&waiting, 1, 200) <= 0) phase.tick();
-}
-
 // The digits that follow `words` in `text`, or "".
 std::string number_after(const std::string& text, const std::string& words) {
   const size_t at = text.find(words);
@@ -145,8 +139,9 @@ std::string train_sentencepiece(const TokenizerOptions& options, const std::vect
   sent.close();
   std::string answer, printed;
   int status = 0;
-  wait_for_answer(result.get());
+  std::optional<TimedPhase> phase(std::in_place, "learning the vocabulary");
   read_to_end(result.get(), answer);
+  phase.reset();
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   ::lseek(output.get(), 0, SEEK_SET);

@@ -66,10 +66,7 @@ Tensor packed_forward(Tensor weight, const RecurrentAttrs& attrs) {
 // Packed for the gradient's loop: [H / 32, gates H, 32].
 Tensor packed_backward(Tensor weight) { return permute(in_panels(weight, 1, kRecurrentUnits), {1, 0, 2}); }
 
-Tensor at_time(Tensor x, int64_t time) {
-  const Shape shape = x.shape();
-  return reshape(slice(x, 0, time, 1), Shape(shape.sizes().subspan(1)));
-}
+Tensor at_time(Tensor x, int64_t time) { return reshape(slice(x, 0, time, 1), Shape(x.shape().sizes().subspan(1))); }
 
 std::vector<Tensor> recurrent_gradient(const GradientArgs& args) {
   const auto& attrs = args.attrs<RecurrentAttrs>();

@@ -76,10 +76,11 @@ function addEvaluations() {
 // Of the best evaluation: the scores by class, and what was taken for what.
 function addClasses() {
   for (const run of data.runs.filter(run => run.classes)) {
-    const { classes, confusion, ...means } = run.classes, names = Object.keys(classes);
+    const { classes, confusion, left_out: leftOut, ...means } = run.classes, names = Object.keys(classes);
     const row = ([name, scores]) => [name, ...['precision', 'recall', 'f1'].map(key => number(scores[key])), number(scores.support, 9)];
     const content = [table(['Class', 'Precision', 'Recall', 'F1', 'Support'],
       [...Object.entries(classes), ...Object.entries(means)].map(row), ['', 'number', 'number', 'number', 'number'])];
+    if (leftOut) content.push(element('p', {}, `... and ${leftOut} more classes, which are in classes.json`));
     if (confusion)
       content.push(element('p', {}, 'A row for each class, a column for what was predicted:'),
         table(['', ...names], confusion.map((counts, i) => [names[i], ...counts.map((count, k) =>
