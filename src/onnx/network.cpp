@@ -118,17 +118,13 @@ std::string network_of(const std::string& folder) {
 }  // namespace
 
 OnnxNetwork::OnnxNetwork(OnnxModel model, std::string file) : model_(std::move(model)), file_(std::move(file)) {
-  check_operators(model_.graph.nodes);
-  find_parameters();
-}
-
-void OnnxNetwork::check_operators(const std::vector<OnnxNode>& nodes) const {
-  visit_nodes(nodes, [&](const OnnxNode& node) {
+  visit_nodes(model_.graph.nodes, [&](const OnnxNode& node) {
     if (find_onnx_operator(full_name(node))) return;
     fail_user("'", file_, "' needs the operator ", full_name(node),
         node.name.empty() ? "" : " (node \"" + node.name + "\")",
         ", which Linnet does not have; `linnet onnx operators` lists those it has");
   });
+  find_parameters();
 }
 
 void OnnxNetwork::find_parameters() {

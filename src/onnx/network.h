@@ -45,7 +45,6 @@ class OnnxNetwork : public Module {
   TracedValues trace(Graph& graph, const TracedValues& inputs);  // some values may be known
 
  private:
-  void check_operators(const std::vector<OnnxNode>& nodes) const;
   void find_parameters();
   void find_filters();
   // Whether only 2D convolutions use it: [O, C, R, S] in the file, as a parameter [O, R, S, C], which the op needs.

@@ -176,8 +176,8 @@ Number arcsine(Number x) { return apply(Scalar::kAtan, {x / sqrt((1 - x) * (1 + 
 
 // Series where the sum of a small number and 1 would lose its digits, and no squares or powers that overflow early.
 Number inverse_sinh(Number x) {
-  const Number a = abs(x), b = min(a, 1e4), s = square(x);
-  const Number size = select(a > 1e4, log(a) + std::numbers::ln2, log(b + sqrt(square(b) + 1)));
+  const Number a = abs(x), b = min(a, 1e9), s = square(x);
+  const Number size = select(a > 1e9, log(a) + std::numbers::ln2, log(b + sqrt(square(b) + 1)));
   const Number series = x * (1 - s * (1.0 / 6 - s * (3.0 / 40 - s * (15.0 / 336 - s * (105.0 / 3456)))));
   return select(0.05 > a, series, select(0 > x, -size, size));
 }

@@ -172,12 +172,9 @@ OnnxTestResult run_test(const fs::path& folder) {
     if (model.graph.nodes.size() == 1) result.op = model.graph.nodes[0].op;
     check_types(model);
     OnnxNetwork network(std::move(model), "model.onnx");
-    for (const fs::path& set : data_sets(folder)) {
-      result.detail = run_data_set(network, set);
-      if (result.detail.empty()) continue;
-      result.outcome = OnnxTestResult::kFail;
-      break;
-    }
+    for (const fs::path& set : data_sets(folder))
+      if (result.detail.empty()) result.detail = run_data_set(network, set);
+    if (!result.detail.empty()) result.outcome = OnnxTestResult::kFail;
   } catch (const Error& error) {
     result.outcome = error.kind() == ErrorKind::kUser ? OnnxTestResult::kUnsupported : OnnxTestResult::kFail;
     result.detail = error.what();
@@ -249,10 +246,7 @@ std::vector<OnnxTestResult> run_onnx_tests(const std::string& folder) {
 std::string onnx_test_table(const std::vector<OnnxTestResult>& results) {
   std::map<std::string, std::array<int, 3>> counts;
   std::array<int, 3> all{};
-  for (const OnnxTestResult& result : results) {
-    ++counts[result.op][result.outcome];
-    ++all[result.outcome];
-  }
+  for (const OnnxTestResult& result : results) ++counts[result.op][result.outcome], ++all[result.outcome];
   const auto line = [](const std::string& name, const std::array<int, 3>& count) {
     return printed("%-28s %4d passed %4d failed %4d unsupported\n", name.c_str(), count[0], count[1], count[2]);
   };

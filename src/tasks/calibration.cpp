@@ -92,7 +92,6 @@ void check_examples(const CalibrationRequest& request, int64_t count) {
     fail_user(name, " holds ", count, count == 1 ? " example" : " examples", "; calibration needs at least ",
         kFewestExamples, ", and some hundreds are better");
 }
-
 }  // namespace
 
 StaticScales calibrate(const CalibrationRequest& request) {

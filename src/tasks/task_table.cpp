@@ -4,6 +4,7 @@
 #include "base/files.h"
 #include "base/numbers.h"
 #include "base/process.h"
+#include "config/hints.h"
 #include "formats/safetensors.h"
 #include "models/families/pretrained.h"
 #include "models/nn/model_file.h"

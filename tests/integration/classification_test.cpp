@@ -1,8 +1,8 @@
 // A classifier through the command line, from a tiny BERT folder and texts that are easily told apart.
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <filesystem>
 #include <sstream>
-#include "base/files.h"
 #include "integration/program.h"
 #include "parsed_json.h"
 
@@ -174,11 +174,13 @@ TEST_F(Classification, AnOnnxFileIsTrainedResumedAndExportedAgain) {
     folder_.write(left + "/model.safetensors", "half of it");
     if (name != std::string_view("Mine00")) folder_.write(left + "/.lock", "");
   }
-  const FolderLock in_use(folder_ / "classes.folder.InUse0");
+  std::FILE* in_use = std::fopen((folder_ / "classes.folder.InUse0/.lock").c_str(), "r+");
+  ASSERT_EQ(::flock(::fileno(in_use), LOCK_EX | LOCK_NB), 0);
   ASSERT_EQ(run({"export", folder_ / "a", "--onnx", folder_ / "classes"}).exit_code, 0);
   EXPECT_FALSE(exists(folder_ / "classes.folder.Killed"));
   for (const char* name : {"InUse0", "Mine00"})
     EXPECT_TRUE(exists(folder_ / (std::string("classes.folder.") + name + "/model.safetensors"))) << name;
+  std::fclose(in_use);
   ASSERT_EQ(run({"export", kGolden + "/bert_model", "--onnx", folder_ / "states"}).exit_code, 0);
   for (const std::string network : {"classes", "states"}) {
     const Arguments from{"model.from=" + (folder_ / network) + "/model.onnx"};

@@ -62,7 +62,7 @@ std::vector<std::string> list(const std::string& directory, bool folders, const 
 // The files in a folder, then those of the folders in it, each folder once. `seen`: those the search has been in.
 void for_each_file_below(
     const std::string& directory, FunctionRef<void(const std::string& path)> use, std::set<fs::path>& seen) {
-  if (!seen.insert(fs::canonical(directory)).second) return;
+  if (!seen.insert(fs::weakly_canonical(directory)).second) return;
   for (const std::string& name : list(directory, false)) use(directory + "/" + name);
   for (const std::string& name : list(directory, true, seen)) for_each_file_below(directory + "/" + name, use, seen);
 }
@@ -253,7 +253,7 @@ std::vector<std::string> find_images(const std::string& directory, bool warn) {
 }
 
 std::vector<std::string> list_folders(const std::string& directory) {
-  return list(directory, true, {fs::canonical(directory)});
+  return list(directory, true, {fs::weakly_canonical(directory)});
 }
 
 bool has_class_folders(const std::string& directory) {

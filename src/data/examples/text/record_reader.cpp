@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <cstring>
 #include "base/fail.h"
-#include "base/process.h"
 #include "base/files.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "data/text/unicode/utf8.h"
 
