@@ -243,14 +243,16 @@ std::string folder_beside(const std::string& out) {
   const fs::path parent = fs::path(out).parent_path();
   if (!parent.empty()) make_directories(parent.string());
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(parent.empty() ? "." : parent, ignored)) try {
-      const std::string path = (parent / entry.path().filename()).string();
-      const bool is_ours = path.starts_with(out + ".folder.") && path.size() == out.size() + 14;
-      if (!is_ours || !file_exists(path + "/.lock") || RunFolder(path).has_config()) continue;
+  for (const auto& entry : fs::directory_iterator(parent.empty() ? "." : parent, ignored)) {
+    const std::string path = (parent / entry.path().filename()).string();
+    const bool is_ours = path.starts_with(out + ".folder.") && path.size() == out.size() + 14;
+    if (!is_ours || !file_exists(path + "/.lock") || RunFolder(path).has_config()) continue;
+    try {
       const FolderLock unused(path);
       fs::remove_all(path, ignored);
     } catch (const Error&) {  // another export is at work there
     }
+  }
   return out + ".folder.";
 }
 
