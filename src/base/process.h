@@ -15,7 +15,7 @@ uint64_t own_bytes();            // of resident_bytes(), what is in no file (Rss
 // What the process may still take of the machine's free memory and its cgroups' limits. UINT64_MAX: not known.
 uint64_t memory_left();
 
-// While it lives, check() is a user error once the process has taken more than `bytes` of its own.
+// While one lives, check() throws a user error if the process has taken more than `bytes` of memory.
 class MemoryLimit {
  public:
   explicit MemoryLimit(uint64_t bytes);

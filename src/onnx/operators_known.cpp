@@ -118,7 +118,7 @@ void unique(OnnxCall& call) {
     for (int64_t o = 0; o < outer; ++o)
       for (int64_t t = 0; t < inner; ++t) slices.back().push_back(element(o, i, t));
   }
-  const auto less = [](const auto& a, const auto& b) {  // one NaN is as another, and behind all numbers
+  const auto less = [](const auto& a, const auto& b) {  // NaNs are equal, and greater than numbers
     return std::ranges::lexicographical_compare(
         a, b, [](double x, double y) { return x < y || (std::isnan(y) && !std::isnan(x)); });
   };

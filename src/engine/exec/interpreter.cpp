@@ -98,7 +98,7 @@ HostTensor dense_copy(const TensorView& view) {
   const auto* from = static_cast<const std::byte*>(view.data);
   auto* to = static_cast<std::byte*>(copy.data());
   if (view.strides == dense_strides(shape)) {
-    std::copy_n(from, view.type.bytes(), to);  // which may be none, from nowhere
+    std::copy_n(from, view.type.bytes(), to);  // null where there are none
     return copy;
   }
   for (int64_t i = 0, count = shape.elements(); i < count; ++i, to += size) {

@@ -11,8 +11,8 @@
 
 namespace linnet {
 namespace {
-// Filters without sizes: the part of a flat buffer of parameters that a value is. Parameters are results of a split of
-// a graph input, reshaped before they are read. Values that are computed once are inputs themselves.
+// The part of a flat buffer of parameters that a value is, as filters without sizes. Parameters are results of a split
+// of a graph input, reshaped before they are read. Values that are computed once are inputs themselves.
 std::optional<PackedFilters> parameter_part(const Graph& graph, ValueId value) {  // also of a reshaped part
   value = before_reshapes(graph, value);
   const Node* split = producer_of(graph, value);

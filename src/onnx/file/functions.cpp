@@ -50,7 +50,7 @@ struct FunctionExpansion {
       const std::string result = given(node.out, i);
       if (result.empty()) continue;
       const auto [found, is_new] = names.emplace(function.out[i], result);
-      if (!is_new) handed_on.push_back({{}, "Identity", {}, {found->second}, {result}});  // an operand, or twice
+      if (!is_new) handed_on.push_back({{}, "Identity", {}, {found->second}, {result}});  // an operand, or named twice
     }
     const std::string prefix = function.name + "#" + std::to_string(weight) + "/";
     const auto rename = [&](std::string& name) {

@@ -121,7 +121,7 @@ struct PipelineScratch {
   std::vector<ModelToken> tokens;
   WordCache cache;
 
-  void shrink() {  // after a long text
+  void shrink() {  // frees what a long text has made large
     text = AlignedText(), matches = std::vector<TextRange>();
     for (auto* each : {&segments, &words, &next_words}) *each = std::vector<TextSegment>();
   }
