@@ -38,8 +38,9 @@ class Dataset {
     const auto kept = stored<T>(name, values);
     return add_bytes(name, {dtype_of<Stored<T>>(), sample_shape}, std::as_bytes(std::span(kept)));
   }
-  // The same from bytes.
-  Dataset& add_bytes(const std::string& name, const TensorType& sample_type, std::span<const std::byte> bytes);
+  // The same from bytes, which are copied unless `owner` is set: that keeps them, and nobody changes them.
+  Dataset& add_bytes(const std::string& name, const TensorType& sample_type, std::span<const std::byte> bytes,
+      std::shared_ptr<const void> owner = {});
   // Adds a field of sequences of ids. Batches have it as i32 [rows, length], padded with 0, and `name`_length i32
   // [rows].
   Dataset& add_sequences(const std::string& name, std::vector<std::vector<int32_t>> sequences);

@@ -61,9 +61,12 @@ class Dataset:
     def add(self, name: str, values: typing.Any, dtype: typing.Any = None) -> Dataset:
         """Adds a field: an array [samples, ...], or a list of lists of ids, whose batches are int32 [rows, length]
         padded with 0, with `name`_length int32 [rows] beside it."""
+        return self._add(name, values, dtype, copies=True)
+
+    def _add(self, name: str, values: typing.Any, dtype: typing.Any, copies: bool) -> Dataset:
         if _is_ragged(values):
             return self.add_sequences(name, values)
-        call(self._core.add, name=name, values=values, dtype=dtype)
+        call(self._core.add, name=name, values=values, dtype=dtype, copies=copies)
         return self
 
     def add_sequences(self, name: str, sequences: typing.Sequence[typing.Sequence[int]]) -> Dataset:

@@ -387,10 +387,11 @@ class Learner:
         return Loader(data, batch=size, shuffle=shuffle, _pad_last=True)
 
     def _dataset(self, data: typing.Any) -> Dataset:
-        """Columns of arrays as a dataset, with the planned types where the loss has them, as step() converts them."""
+        """Columns of arrays as a dataset for one call, which reads them where they are. Types are those that the loss
+        was planned with, as step() converts them."""
         types, dataset = self._planned[0], Dataset()
         for name, values in columns_of(data).items():
-            dataset.add(name, values, types[name][0] if name in types else None)
+            dataset._add(name, values, types[name][0] if name in types else None, copies=False)
         return dataset
 
     @staticmethod

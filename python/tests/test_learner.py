@@ -663,6 +663,23 @@ loader.next()
         subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
+def test_fit_and_evaluate_read_arrays_where_they_are() -> None:
+    program = """
+import resource
+import linnet as ln, numpy as np
+x, y = np.ones((1 << 15, 1024), np.float32), np.ones((1 << 15, 1), np.float32)
+layer = ln.Linear(1024, 1)
+learner = ln.Learner(layer, lambda x, y: ln.mse_loss(layer(x), y), (x[:1024], y[:1024]))
+learner.evaluate({"x": x[:2048], "y": y[:2048]})
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+learner.evaluate({"x": x, "y": y})
+learner.fit({"x": x, "y": y}, max_steps=1)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    found = subprocess.run([sys.executable, "-c", program], check=True, timeout=60, stdout=subprocess.PIPE)
+    assert int(found.stdout) < 64 << 10, "of 128 MiB"
+
+
 def test_objects_show_themselves() -> None:
     assert repr(ln.Adam(beta1=0.8)) == "linnet.Adam(beta1=0.8, beta2=0.999, epsilon=1e-08, weight_decay=0)"
     assert repr(ln.Schedule("linear", peak=0.5, max_steps=9)) == "linnet.Schedule(linear, peak=0.5, final=0)"

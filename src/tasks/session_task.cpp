@@ -59,20 +59,6 @@ uint64_t trimmed_resident_bytes() {
   return resident_bytes();
 }
 
-namespace fs = std::filesystem;
-
-// The size of a file or of all files below a folder; 0 if there is none.
-uint64_t bytes_at(const std::string& path) {
-  std::error_code error;
-  if (!fs::is_directory(path, error)) {
-    const uint64_t bytes = fs::file_size(path, error);
-    return error ? 0 : bytes;
-  }
-  uint64_t bytes = 0;
-  for_each_file(path, [&](const fs::path&, uint64_t of_file) { bytes += of_file; });
-  return bytes;
-}
-
 constexpr int64_t kUnknownTokens = 1 << 20;  // assumed for a missing text
 constexpr int64_t kBytesPerSubword = 4;      // of English, about; fewer elsewhere
 
@@ -231,7 +217,7 @@ DataAtHand data_at_hand(const std::string& name, std::vector<std::string> paths,
   DataAtHand data;
   std::string missing;
   for (const std::string& path : paths) {
-    const uint64_t bytes = bytes_at(path);
+    const uint64_t bytes = size_on_disk(path);
     if (bytes == 0 && missing.empty()) missing = path;
     data.bytes += bytes;
   }

@@ -218,9 +218,6 @@ std::string describe_run(const std::string& folder) {
   if (run.has_state()) text += training_text(SafetensorsFile(run.state_path()), config.train);
   else if (!packed)  // packed models have no training state
     text += line("trained", file_exists(run.model_path()) ? "only the weights are saved" : "nothing saved yet");
-  uint64_t bytes = 0;
-  if (is_packed(folder)) bytes = std::filesystem::file_size(folder);
-  else for_each_file(folder, [&](const auto&, uint64_t of_file) { bytes += of_file; });
-  return text + line("size", fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6));
+  return text + line("size", fmt::format("{:.1f} MB", static_cast<double>(size_on_disk(folder)) / 1e6));
 }
 }  // namespace linnet

@@ -16,7 +16,8 @@ namespace linnet {
 struct DenseField {
   std::string name;
   TensorType type;  // of one sample
-  std::shared_ptr<const std::vector<std::byte>> bytes;
+  std::span<const std::byte> bytes;
+  std::shared_ptr<const void> owner;  // of the bytes
 };
 
 struct SequenceField {
@@ -83,7 +84,8 @@ void Dataset::fail_width(const std::string& name) {
   fail_user("field \"", name, "\" has samples of different sizes; add_sequences() takes ids of any length");
 }
 
-Dataset& Dataset::add_bytes(const std::string& name, const TensorType& sample_type, std::span<const std::byte> bytes) {
+Dataset& Dataset::add_bytes(const std::string& name, const TensorType& sample_type, std::span<const std::byte> bytes,
+    std::shared_ptr<const void> owner) {
   check_field(*this, name);
   if (state_->function || state_->indices) fail_user("fields are added before a dataset is split");
   if (sample_type.shape.rank() >= kMaxRank)
@@ -94,8 +96,8 @@ Dataset& Dataset::add_bytes(const std::string& name, const TensorType& sample_ty
     fail_user("field \"", name, "\": ", bytes.size() / dtype_size(sample_type.dtype),
         " values are no whole number of samples of ", sample_type);
   state_ = state_->with(name, static_cast<int64_t>(bytes.size() / each));
-  state_->dense.push_back(
-      {name, sample_type, std::make_shared<const std::vector<std::byte>>(bytes.begin(), bytes.end())});
+  const auto copy = owner ? nullptr : std::make_shared<const std::vector<std::byte>>(bytes.begin(), bytes.end());
+  state_->dense.push_back({name, sample_type, copy ? std::span(*copy) : bytes, copy ? copy : std::move(owner)});
   return *this;
 }
 
@@ -147,7 +149,7 @@ Arrays Dataset::sample(int64_t index) const {
   Arrays sample;
   for (const DenseField& field : state_->dense) {
     const size_t each = field.type.bytes();
-    sample.set_bytes(field.name, field.type, std::span(*field.bytes).subspan(static_cast<size_t>(stored) * each, each));
+    sample.set_bytes(field.name, field.type, field.bytes.subspan(static_cast<size_t>(stored) * each, each));
   }
   for (const SequenceField& field : state_->sequences) {
     const std::vector<int32_t>& ids = (*field.sequences)[stored];

@@ -7,23 +7,29 @@
 
 namespace linnet::python {
 namespace {
-// Adds a field from an array [samples, ...].
-void add_field(Dataset& data, const std::string& name, nb::object values, std::optional<nb::object> dtype) {
+// Freed with the GIL by whichever thread releases it last.
+template <class Object> std::shared_ptr<Object> shared(Object object) {
+  return {new Object(std::move(object)), [](Object* kept) {
+            if (!nb::is_alive()) return;
+            const WithGil gil;
+            delete kept;
+          }};
+}
+
+// Adds a field from an array [samples, ...]. `copies`: Python may change the array later.
+void add_field(
+    Dataset& data, const std::string& name, nb::object values, std::optional<nb::object> dtype, bool copies) {
   const Converted all =
       convert(values, dtype ? std::optional(to_dtype(*dtype)) : std::nullopt, "the field \"" + name + "\"");
   const Shape& shape = all.type.shape;
   if (shape.rank() == 0) fail_user("the field \"", name, "\" is one number; an array of samples is wanted");
-  data.add_bytes(name, {all.type.dtype, Shape(shape.sizes().subspan(1))}, all.bytes());
+  data.add_bytes(
+      name, {all.type.dtype, Shape(shape.sizes().subspan(1))}, all.bytes(), copies ? nullptr : shared(all.array));
 }
 
 Dataset from_function(int64_t size, const nb::dict& types, nb::object function) {
   const InputTypes expected = to_types(types);
-  // Freed with the GIL by whichever thread releases it last.
-  const std::shared_ptr<nb::object> call(new nb::object(std::move(function)), [](nb::object* kept) {
-    if (!nb::is_alive()) return;
-    const WithGil gil;
-    delete kept;
-  });
+  const auto call = shared(std::move(function));
   return Dataset::from_function(size, expected, [expected, call](int64_t index, Arrays& sample) {
     const PythonCall running("the function of a dataset is not called while Python ends");
     const WithGil gil;

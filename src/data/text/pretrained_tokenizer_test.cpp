@@ -194,6 +194,9 @@ TEST(Pretrained, ExpressionsMeanWhatTheyMeanInTokenizers) {
   check(R"([\H0]+)", "a-0f", {"a", "-0", "f"});
   check(R"(\B)", "a\u0301b", {"a", "\u0301", "b"});
   check("[]a]", "]b", {"]", "b"});
+  // A script has only its own characters, not those that it shares with others.
+  for (const char* regex : {R"(\p{Han}+)", R"([^\p{Han}]+)", R"(\p{^Han}+)", R"(\P{Han}+)"})
+    check(regex, "日」b", {"日", "」b"});
   check("^b", "a\nb", {"a\n", "b"});
   // Matches without text cut, too.
   for (const char* behavior : {"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"})
@@ -217,6 +220,18 @@ TEST(Pretrained, ReplacePutsItsContentWhereNoTextIsReplaced) {
   EXPECT_EQ(tokenize(R"x({"Regex":"(?=\\d)"})x", "a1b22"), (Ids{1}));
   EXPECT_EQ(tokenize(R"({"Regex":"^"})", "ab"), (Ids{2}));
   EXPECT_EQ(tokenize(R"({"String":""})", "ab"), (Ids{3}));
+}
+
+// As in tokenizers, for which a text whose first character is dropped does not begin at its first.
+TEST(Pretrained, AFirstSpaceIsPutBeforeTextsThatKeepTheirFirstCharacter) {
+  const testing::TemporaryFolder folder;
+  folder.write("tokenizer.json",
+      R"({"normalizer":{"type":"Strip","strip_left":true,"strip_right":false},
+          "pre_tokenizer":{"type":"Metaspace","replacement":"\u2581","prepend_scheme":"first"},
+          "model":{"type":"WordLevel","unk_token":"?","vocab":{"?":0,"\u2581ab":1,"ab":2}}})");
+  const auto tokenizer = load_pretrained_tokenizer(folder.path());
+  EXPECT_EQ(tokenizer->encode("ab"), (Ids{1}));
+  EXPECT_EQ(tokenizer->encode(" ab"), (Ids{2}));
 }
 
 // As in tokenizers, which looks for all tokens before white space becomes a part of one.

@@ -75,6 +75,16 @@ ConfigFile reread(const std::string& model_type, const ConfigFile& file) {
   return decoder_config_file(model_type, decoder_config(ConfigFile::parse(file.dump(), "config.json")));
 }
 
+TEST(GemmaConfig, HasTheActivationOfTransformers) {
+  ConfigFile file("tests/golden/pretrained/gemma/config.json");
+  file.set("hidden_act", "gelu");  // of the first published files
+  EXPECT_EQ(decoder_config(file).activation, Activation::kGeluTanh);
+  file.set("hidden_act", "silu");
+  EXPECT_EQ(decoder_config(file).activation, Activation::kSilu);
+  file.erase("hidden_act");
+  EXPECT_EQ(decoder_config(file).activation, Activation::kGeluTanh);
+}
+
 TEST(Gemma3Config, HasWindowsAndThetasByLayer) {
   const char* const text =
       R"({"model_type": "gemma3_text", "head_dim": 256, "hidden_size": 1152, "intermediate_size": 6912,
@@ -103,6 +113,20 @@ TEST(Gemma3Config, RopeScalingIsOfLayersWithoutAWindow) {
   EXPECT_EQ(config.layer_kinds[0].rotary->scaling.kind, RopeScaling::Kind::kNone);
   EXPECT_EQ(config.layer_kinds[1].rotary->scaling.factor, 8);
   EXPECT_EQ(config.layer_kinds[1].rotary->theta, 1000);
+}
+
+// Three tensors of experts are not those of queries, keys and values, whose first may have other sizes.
+TEST(QwenMoeConfig, ThreeExpertsHaveTheWidthOfTheModel) {
+  DecoderConfig config = small_config();
+  config.head_size = 6, config.experts = 3, config.chosen_experts = 1, config.hidden = 4;
+  const PretrainedModel model = new_pretrained(decoder_config_file("qwen3_moe", config));
+  int64_t found = 0;
+  for (const NameRow& row : model.names.rows) {
+    if (!row.tensor.ends_with("down_proj.weight")) continue;
+    EXPECT_EQ(row.rows, config.width) << row.tensor;
+    ++found;
+  }
+  EXPECT_EQ(found, 9);
 }
 
 TEST(MixtralConfig, HasTheDefaultsOfTransformers) {

@@ -54,7 +54,7 @@ const FamilyList& families() {
 
 namespace {
 // Of several families of one model_type, the last with the architecture that takes the folder; else the first.
-const Family* family_of(const std::string& model_type, const ConfigFile& config = ConfigFile()) {
+const Family* family_of(std::string_view model_type, const ConfigFile& config = ConfigFile()) {
   const std::vector<std::string> named = config.texts("architectures");
   const Family *found = nullptr, *taken = nullptr;
   for (const auto& family : families()) {
@@ -128,7 +128,7 @@ const Family& find_family(const ConfigFile& config) {
       names_of_families("", [](const Family&) { return true; }), ")");
 }
 
-const Family& find_family(const std::string& model_type) {
+const Family& find_family(std::string_view model_type) {
   if (const Family* family = family_of(model_type)) return *family;
   fail_internal("there is no family \"", model_type, "\"");
 }
@@ -206,7 +206,9 @@ void NameTable::add_layer(const std::string& ours, const std::vector<std::string
           .constant = is_bias ? 0.0F : 1.0F});
     if (found == shapes.end()) continue;
     const int64_t count = std::ssize(theirs), all = found->second[0];
-    const int64_t first = count == 3 && sizes.query_width > 0 ? sizes.query_width : all / count;
+    const bool are_of_attention =
+        count == 3 && sizes.query_width > 0 && pattern.theirs.find('#') == pattern.theirs.npos;
+    const int64_t first = are_of_attention ? sizes.query_width : all / count;
     for (int64_t i = 0, row = 0; i < count; ++i) {
       const std::string tensor = theirs[i] + ending;
       if (pattern.role == TensorRole::kCopy && contains(rows, tensor, &NameRow::tensor)) continue;

@@ -177,7 +177,7 @@ using FamilyList = std::vector<std::shared_ptr<const Family>>;
 const FamilyList& families();
 // User error naming the file and the known families if there is no such one.
 const Family& find_family(const ConfigFile& config);
-const Family& find_family(const std::string& model_type);
+const Family& find_family(std::string_view model_type);
 // The same as a DecoderFamily, an EncoderFamily...
 template <class Kind, class Which> const Kind& find_family_as(const Which& which) {
   const Family& family = find_family(which);

@@ -66,10 +66,14 @@ Field<DecoderConfig> local_rotary() {
 
 FamilyList families_of_gemma() {
   const NamePatterns four_norms{{"*.norm2", "pre_feedforward_layernorm"}};
-  return {decoder_family({.model_type = "gemma",
-              .architectures = decoder_architectures("Gemma"),
-              .base = gemma_kind(NormPlace::kInput),
-              .fields = gemma_fields()}),
+  return {
+      decoder_family({.model_type = "gemma",
+          .architectures = decoder_architectures("Gemma"),
+          .base = gemma_kind(NormPlace::kInput),
+          .fields = gemma_fields({field("hidden_act", &DecoderConfig::activation, kActivations, Activation::kGeluTanh),
+              {[](const ConfigFile&, DecoderConfig& config) {  // "gelu" of the first files is the tanh formula
+                if (config.activation == Activation::kGelu) config.activation = Activation::kGeluTanh;
+              }}})}),
       decoder_family({.model_type = "gemma2",
           .architectures = decoder_architectures("Gemma2"),
           .base = gemma_kind(NormPlace::kInputAndResult),

@@ -79,7 +79,8 @@ int64_t resnet_depth_of(const Config& config, const ImageFormat& format) {
 bool starts_from_vit(const Config& config) {
   const std::string& folder = config.model.from;
   if (folder.empty() || is_onnx_path(folder) || !is_pretrained_folder(folder)) return false;
-  const Family& family = find_family(ConfigFile(folder + "/config.json"));
+  const ConfigFile file(folder + "/config.json");
+  const Family& family = find_family(file);
   if (family.kind != FamilyKind::kImages)
     fail_user("model.from = \"", folder, "\": a ", family.model_type, " model; task = \"images\" starts from a vit");
   if (config.model.architecture != "vit")

@@ -14,6 +14,14 @@ void for_each_file(const std::string& folder, FunctionRef<void(const fs::path& p
   }
 }
 
+uint64_t size_on_disk(const std::string& path) {
+  std::error_code gone;
+  uint64_t bytes = fs::is_regular_file(path, gone) ? fs::file_size(path, gone) : 0;
+  if (gone) return 0;
+  for_each_file(path, [&](const fs::path&, uint64_t of_file) { bytes += of_file; });
+  return bytes;
+}
+
 bool is_training_record(std::string_view name) {
   constexpr std::string_view kRecords[] = {"training_state.safetensors", "checkpoints", "metrics.jsonl",
       "samples.jsonl", "data.json", "memory.json", "system.json", "classes.json", "profile", "anomaly.safetensors"};

@@ -22,6 +22,8 @@
 namespace linnet {
 // Calls use(path, bytes) for each file below a folder, as far as they can be read; other processes may remove some.
 void for_each_file(const std::string& folder, FunctionRef<void(const std::filesystem::path& path, uint64_t bytes)> use);
+// The size of a file, or of all files below a folder; 0 if there is none.
+uint64_t size_on_disk(const std::string& path);
 
 // Whether a file or folder of a run, by its name, records or resumes its training. Others make up the model.
 bool is_training_record(std::string_view name);

@@ -257,18 +257,12 @@ void RunReporter::step(const Progress& progress, const StepReport& report, doubl
   speed_ = running_average(speed_, speed, steps_here_, 0.98);
   if (std::isfinite(report.loss)) loss_ = running_average(loss_, report.loss, steps_here_, 0.95);
   if (progress.step % kMemoryEvery == 0) memory_mb_ = resident_mb();
-  if (progress.step % config_.log_every == 0)
-    write({.step = progress.step,
-        .split = "train",
-        .loss = report.loss,
-        .learning_rate = rate,
-        .grad_norm = report.grad_norm,
-        .speed = speed,
-        .seconds = progress.seconds,
-        .memory_mb = memory_mb_,
-        .items = items_,
-        .loss_scale = skipped_steps ? report.loss_scale : 0,
-        .skipped_steps = skipped_steps.value_or(0)});
+  if (progress.step % config_.log_every == 0) {
+    MetricsLine line{
+        progress.step, "train", report.loss, rate, report.grad_norm, speed, progress.seconds, memory_mb_, items_};
+    if (skipped_steps) line.loss_scale = report.loss_scale, line.skipped_steps = *skipped_steps;
+    write(line);
+  }
   const double per_step = seconds_here / static_cast<double>(++steps_here_);
   bar_.update({progress.step, total_steps, loss_, rate, speed_,
       per_step * static_cast<double>(total_steps - progress.step), memory_mb_, items_});

@@ -56,10 +56,8 @@ void AddedTokenMatcher::split(
 }
 
 void AlignedText::reset(std::string_view view, size_t base, bool tracked) {
-  view_ = view;
-  base_ = base;
-  tracked_ = tracked;
-  rewritten_ = false;
+  view_ = view, base_ = base, tracked_ = tracked;
+  rewritten_ = starts_late_ = false;
 }
 
 TextRange AlignedText::source(size_t begin, size_t end) const {
@@ -78,6 +76,7 @@ void AlignedText::start_rewrite() {
 }
 
 void AlignedText::keep(size_t begin, size_t end) {
+  starts_late_ = starts_late_ || (next_text_.empty() && begin > 0);
   next_text_.append(view().substr(begin, end - begin));
   if (!tracked_) return;
   if (rewritten_) {
@@ -88,6 +87,7 @@ void AlignedText::keep(size_t begin, size_t end) {
 }
 
 void AlignedText::put(std::string_view bytes, size_t begin, size_t end) {
+  starts_late_ = starts_late_ || (next_text_.empty() && begin > 0);
   next_text_.append(bytes);
   if (tracked_) next_source_.insert(next_source_.end(), bytes.size(), source(begin, end));
 }

@@ -67,6 +67,16 @@ const std::array<std::string, 3> kSpellings[] = {{"\\w", "[" + kAlone, kWord},
     {"[:word:]", "[:word:]", kWord}, {"[:punct:]", "[:punct:]", R"(\p{P}\p{S})"},
     {"[:alpha:]", "[:alpha:]", R"(\p{Alphabetic})"}, {"[:alnum:]", "[:alnum:]", R"(\p{Alphabetic}\p{Nd})"}};
 
+bool is_script(std::string_view name) {
+  const std::string pattern = text_of_parts("\\p{sc:", name, "}");
+  int error = 0;
+  PCRE2_SIZE offset = 0;
+  pcre2_code* const code = pcre2_compile(
+      reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF | PCRE2_UCP, &error, &offset, nullptr);
+  pcre2_code_free(code);
+  return code != nullptr;
+}
+
 std::string as_pcre2(std::string_view rest, const std::string& shown) {
   std::string out;
   bool in_class = false;
@@ -80,6 +90,12 @@ std::string as_pcre2(std::string_view rest, const std::string& shown) {
     if (length == 1 && in_class)
       length = rest.starts_with("[^]") ? 3 : rest.starts_with("[^") + rest.starts_with("[]") + 1;
     out += known ? std::string_view(row->at(in_class ? 2 : 1)) : rest.substr(0, length);
+    // Of a script PCRE2 also takes characters that it shares with others, such as brackets, unless asked otherwise.
+    if (rest.starts_with("\\p{") || rest.starts_with("\\P{")) {
+      length = rest.substr(3).starts_with('^') ? 4 : 3;
+      out += rest.substr(2, length - 2);
+      if (is_script(rest.substr(length, rest.find('}') - length))) out += "sc:";
+    }
   }
   return out;
 }

@@ -116,10 +116,8 @@ class BpeModel : public SubwordModel {
   }
   std::string pieces_json() const override {
     // "a b" if no piece has a space: every version of tokenizers reads that.
-    bool spaces = false;
-    for (const auto& [left, right] : merges_)
-      for (const TokenId id : {left, right})
-        spaces = spaces || vocabulary_.piece(id).find(' ') != std::string_view::npos;
+    const auto has_space = [&](TokenId id) { return contains(vocabulary_.piece(id), ' '); };
+    const bool spaces = std::ranges::any_of(merges_, [&](Merge ids) { return std::ranges::any_of(ids, has_space); });
     std::string json = SubwordModel::pieces_json() + ",\n\"merges\":[";
     const char* separator = "\n";
     for (const auto& [left, right] : merges_) {
@@ -171,22 +169,14 @@ class BpeModel : public SubwordModel {
   // The first symbols: the word's characters or bytes.
   void split(std::string_view word, std::vector<ModelToken>& symbols, std::string& spelling) const {
     bool in_unknown = false;
-    const auto unknown = [&](size_t end) {
-      if (unknown_ < 0) return;
-      if (in_unknown && fuse_unknown_) symbols.back().end = static_cast<uint32_t>(end);
-      else symbols.push_back({unknown_, static_cast<uint32_t>(end)});
-      in_unknown = true;
+    const auto add = [&](TokenId id, size_t end) {
+      if (id < 0 && unknown_ < 0) return;
+      if (id < 0 && in_unknown && fuse_unknown_) symbols.back().end = static_cast<uint32_t>(end);
+      else symbols.push_back({id < 0 ? unknown_ : id, static_cast<uint32_t>(end)});
+      in_unknown = id < 0;
     };
     if (byte_level_ && continuing_prefix_.empty() && word_suffix_.empty()) {
-      for (size_t i = 0; i < word.size(); ++i) {
-        const TokenId id = bytes_[word[i]];
-        if (id < 0) {
-          unknown(i + 1);
-        } else {
-          symbols.push_back({id, static_cast<uint32_t>(i + 1)});
-          in_unknown = false;
-        }
-      }
+      for (size_t i = 0; i < word.size(); ++i) add(bytes_[word[i]], i + 1);
       return;
     }
     for (size_t i = 0; i < word.size();) {
@@ -197,14 +187,8 @@ class BpeModel : public SubwordModel {
       else spelling += word.substr(i, length);
       if (end == word.size()) spelling += word_suffix_;
       const TokenId id = vocabulary_.find(spelling);
-      if (id >= 0) {
-        symbols.push_back({id, static_cast<uint32_t>(end)});
-        in_unknown = false;
-      } else if (byte_fallback_ && bytes_.append(word.substr(i, length), i, symbols)) {
-        in_unknown = false;
-      } else {
-        unknown(end);
-      }
+      if (id < 0 && byte_fallback_ && bytes_.append(word.substr(i, length), i, symbols)) in_unknown = false;
+      else add(id, end);
       i = end;
     }
   }
@@ -258,17 +242,15 @@ class UnigramModel : public SubwordModel {
     if (tables) {
       written_scores_ = tables->table<double>(TokenizerTable::kWrittenScores);
       scores_ = tables->table<double>(TokenizerTable::kScores);
+      const auto pieces = static_cast<size_t>(vocabulary_.size());
+      if (scores_.size() != pieces || written_scores_.size() != pieces)
+        tables->fail("its scores are not those of its pieces");
+      trie_ = ByteTrie(tables->table<ByteTrie::Unit>(TokenizerTable::kTrie), vocabulary_.size(), where);
     } else {
       read_pieces(json);
     }
     if (unknown < -1 || unknown >= vocabulary_.size()) json.fail("has an unk_id outside its vocabulary");
     unknown_ = static_cast<TokenId>(unknown);
-    if (tables) {
-      const auto pieces = static_cast<size_t>(vocabulary_.size());
-      if (scores_.size() != pieces || written_scores_.size() != pieces)
-        tables->fail("its scores are not those of its pieces");
-      trie_ = ByteTrie(tables->table<ByteTrie::Unit>(TokenizerTable::kTrie), vocabulary_.size(), where);
-    }
     for (const double score : scores_)
       if (!std::isfinite(score)) fail_user(where, " has a score that is not finite");
     unknown_score_ = (scores_.empty() ? 0 : *std::ranges::min_element(scores_)) - kUnknownTokenPenalty;

@@ -86,7 +86,8 @@ class AlignedText {
   void reset(std::string_view view, size_t base, bool tracked);
 
   std::string_view view() const { return rewritten_ ? std::string_view(text_) : view_; }
-  bool at_start() const { return base_ == 0; }       // view() began where the original begins
+  // Whether view() begins with the original's first character, or with what was put in its place.
+  bool at_start() const { return base_ == 0 && !starts_late_; }
   TextRange source(size_t begin, size_t end) const;  // the bytes of the original for bytes [begin, end) of view()
 
   // A rewrite: any number of keep() and put(), in order, between start_rewrite() and finish_rewrite(). Until then
@@ -106,7 +107,7 @@ class AlignedText {
  private:
   std::string_view view_;
   size_t base_ = 0;
-  bool tracked_ = false, rewritten_ = false;
+  bool tracked_ = false, rewritten_ = false, starts_late_ = false;
   std::string text_, next_text_;
   std::vector<TextRange> source_, next_source_;  // of each byte of text_
 };
