@@ -55,7 +55,6 @@ class HeaderReader {
     for (const char* key : {"dtype", "shape", "data_offsets"})
       if (!object.contains(key)) fail(who, " has no ", key);
     if (object.size() != 3) fail(who, " has a field that is not dtype, shape or data_offsets");
-
     Located result{{name, {}, nullptr, dtype(who, object["dtype"])}};
     result.entry.type.dtype = converted_dtype(result.entry.dtype);
     const uint64_t bytes = shape(who, object["shape"], result.entry.dtype, result.entry.type.shape);
@@ -144,7 +143,6 @@ void SafetensorsFile::parse(std::span<const std::byte> bytes, SafetensorsTypes t
   if (header_bytes > kMaxHeader || header_bytes > rest.size())
     reader.fail("its header would have ", header_bytes, " bytes, the file has ", bytes.size());
   const std::span<const std::byte> data = rest.subspan(header_bytes);
-
   std::vector<Located> tensors;
   const Json header = reader.parse_text({reinterpret_cast<const char*>(rest.data()), header_bytes});
   for (const auto& [name, value] : header.items()) {

@@ -97,7 +97,6 @@ void attention_operator(OnnxCall& call) {
   Tensor k = by_heads(call, kKeys, "kv_num_heads"), v = by_heads(call, kValues, "kv_num_heads");
   call.integer("q_num_heads", 0), call.integer("kv_num_heads", 0), call.integer("softmax_precision", 0);
   const int64_t past = join_past(call, kPastKeys, k, v);
-
   const double scale = call.real("scale", 1 / std::sqrt(static_cast<double>(q.dim(3))));
   const double cap = call.real("softcap", 0);
   const Window window{
@@ -115,7 +114,6 @@ void attention_operator(OnnxCall& call) {
   const bool unclear = given == 0 && cap > 0;  // ONNX releases differ in whether the cap comes before
   if (given < 0 || given > 3 || (unclear && call.is_wanted(kScores))) call.fail("qk_matmul_output_mode ", given);
   if (call.is_wanted(kScores)) call.set(kScores, stages[given], call.element());
-
   const Tensor y = matmul(weights, repeated(call, v, q.dim(1)));
   call.set(call.shape(kQueries).rank() == 3 ? merge_heads(y) : y);
 }

@@ -262,7 +262,6 @@ OnnxModel merge_decoders(OnnxModel without_past, OnnxModel with_past, bool any_h
     add_missing(merged.initializers, branch->initializers);
     branch->initializers.clear();
   }
-
   OnnxNode choice{.name = "choice", .op = "If", .in = {kChoice}};
   for (OnnxValueInfo& output : merged.outputs) {
     choice.out.push_back(output.name);
@@ -289,7 +288,6 @@ OnnxModel make_onnx(
     layout.initialize_constants(constants->data(), pool);
   }
   const auto known = parameters_of(layout, parameters, constants);
-
   OnnxBuilder builder(options.opset, source.symbols);
   OnnxLowering lowering(builder, traces, sets, source.form);
   for (const GraphInput& input : traces[0].inputs()) {
@@ -309,7 +307,6 @@ OnnxModel make_onnx(
   for (const GraphOutput& output : outputs)
     builder.output(output.name, lowering.name_of(output.value), onnx_element(traces[0].value(output.value).type.dtype),
         lowering.shape_of(output.value));
-
   OnnxModel model;
   model.ir_version = options.opset >= 17 ? 8 : 7;
   model.opsets[""] = options.opset;

@@ -348,7 +348,6 @@ void add_tensors(nb::module_& module) {
     }
   });
   tensor.def("__len__", [](Operand x) { return x.tensor().dim(0); });
-
   nb::class_<ParameterSource> parameter(module, "Parameter",
       "An array that training changes, as an attribute of a Module. In a loss it stands for its value.");
   add_methods(parameter);

@@ -42,7 +42,6 @@ Workload image_workload(const std::shared_ptr<ImageModel>& model, int64_t batch,
     for (int64_t i = 0; i < pixels; ++i)
       images.push_back(static_cast<uint8_t>(patterns[labels.back() * pixels + i] + next_number(random, 0, 96)));
   }
-
   return {.unit = "samples/s",
       .units_per_step = static_cast<double>(batch),
       .model = model,
@@ -83,7 +82,6 @@ Workload bert_workload(const WorkloadOptions& options) {
   EncoderConfig config;
   if (options.dropout >= 0) config.dropout = options.dropout;
   auto model = std::make_shared<MaskedLanguageModel>(config);
-
   uint64_t random = 3;
   std::vector<int32_t> tokens, lengths, positions, targets;
   for (int64_t row = 0; row < kBatches * batch; ++row) {
@@ -101,7 +99,6 @@ Workload bert_workload(const WorkloadOptions& options) {
       if (i < used) token = kMask;
     }
   }
-
   return {.unit = "samples/s",
       .units_per_step = static_cast<double>(batch),
       .model = model,
@@ -124,7 +121,6 @@ Workload decoder_workload(const WorkloadOptions& options, DecoderConfig config) 
   if (options.dropout >= 0) config.dropout = options.dropout;
   const int64_t batch = options.batch, length = config.max_seq_len;
   auto model = std::make_shared<TextDecoder>(config);
-
   uint64_t random = 2;
   std::vector<int32_t> tokens, targets;
   for (int64_t row = 0; row < kBatches * batch; ++row)
@@ -133,7 +129,6 @@ Workload decoder_workload(const WorkloadOptions& options, DecoderConfig config) 
       token = next_number(random, 0, config.vocab_size);
       targets.push_back(static_cast<int32_t>(token));
     }
-
   return {.unit = "tokens/s",
       .units_per_step = static_cast<double>(batch * length),
       .forward_apart = true,
@@ -195,7 +190,6 @@ Workload transformer_workload(const WorkloadOptions& options, int64_t length) {
   config.final_norm = true;  // as PyTorch's nn.Transformer has
   if (options.dropout >= 0) config.dropout = options.dropout;
   auto model = std::make_shared<Transformer>(config);
-
   uint64_t random = 1;
   const Sentences source = make_sentences(random, length), target = make_sentences(random, length);
   // Inputs: begin and the words; targets: the words, the last one replaced by the end.
@@ -207,7 +201,6 @@ Workload transformer_workload(const WorkloadOptions& options, int64_t length) {
     std::copy_n(out.begin() + first, size - 1, in.begin() + first + 1);
     out[first + size - 1] = kEnd;
   }
-
   const Shape rows{kBatches, kBatch, length}, counts{kBatches, kBatch};
   return {.unit = "samples/s",
       .units_per_step = kBatch,

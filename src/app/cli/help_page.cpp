@@ -423,7 +423,6 @@ void add_reference_commands(Command& linnet, const CommandDescription& described
   const auto arguments = std::make_shared<Arguments>();
   std::vector<std::string> names{"help", "man", "completion"};
   for (const CommandDescription& command : described.subcommands) names.push_back(command.name);
-
   linnet.subcommand("help", "tell what a command takes, or list the commands")
       .take("command", arguments->path, "the command, e.g. `train` or `tokenizer encode`", {.suggestions = names})
       .does([arguments, &described] {

@@ -462,7 +462,6 @@ void add_tokenizer_command(Command& linnet) {
   Command tokenizer = linnet.subcommand("tokenizer", "text to token ids and back, and new vocabularies");
   constexpr const char* kModel = "a run or model folder, or a tokenizer's file";
   constexpr const char* kTarget = "of a run with two vocabularies: that of the translations";
-
   auto [train, trained] = tokenizer.subcommand("train", "learn a byte-level BPE from text files", train_tokenizer);
   train.take("model", trained.model, "the folder to write: tokenizer.json, tokenizer_config.json", {.required = true})
       .take("files", trained.files, "text files, tables, JSON lines or folders of them", {.required = true})
@@ -470,13 +469,11 @@ void add_tokenizer_command(Command& linnet) {
       .take("--vocab-size", trained.training.vocab_size, "tokens, with the 256 bytes and the special one",
           {.show_default = true})
       .take("--min-count", trained.training.min_count, "pairs that are rarer are not merged", {.show_default = true});
-
   auto [encode, encoded] = tokenizer.subcommand("encode", "the token ids of each line of standard input", encode_input);
   encode.take("model", encoded.model, kModel, {.required = true, .type = "MODEL"})
       .flag("--tokens", encoded.pieces, "the pieces instead of their ids")
       .flag("--target", encoded.target, kTarget)
       .flag("--special", encoded.special, "with the special tokens that the model's template adds");
-
   auto [decode, decoded] =
       tokenizer.subcommand("decode", "the text of each line of token ids on standard input", decode_input);
   decode.take("model", decoded.model, kModel, {.required = true})

@@ -162,7 +162,6 @@ int plan_ranks(const PlanArguments& arguments, const Config& config) {
   request.batch_per_group = arguments.batch_per_rank;
   request.exact = arguments.exact;
   request.memory = parse_byte_size(config.train.memory).value_or(available_memory());
-
   Json json{{"network", network_text(request.network)}, {"bytes_per_second", request.network.bytes_per_second},
       {"latency_seconds", request.network.latency}, {"peak_gflops", request.speed.flops / 1e9},
       {"memory_gb_per_second", request.speed.bandwidth / 1e9}, {"memory_bytes", request.memory},

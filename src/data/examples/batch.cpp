@@ -172,14 +172,14 @@ std::vector<bool> choose_held_out(const std::vector<int32_t>& labels, double sha
   return chosen;
 }
 
-void keep_together(std::vector<bool>& chosen, const std::vector<std::string_view>& keys) {
+void keep_together(std::vector<bool>& chosen, const std::vector<uint64_t>& keys) {
   const auto wanted = std::ranges::count(chosen, true);
   struct Group {
     size_t first;
     int64_t size = 0;
     bool is_chosen = false;
   };
-  std::unordered_map<std::string_view, Group> groups;
+  std::unordered_map<uint64_t, Group> groups;
   int64_t repeated = 0;
   for (size_t i = 0; i < keys.size(); ++i) repeated += groups.try_emplace(keys[i], Group{i}).first->second.size++ > 0;
   if (repeated == 0) return;

@@ -82,7 +82,6 @@ class Chooser {
       return best;
     };
     std::vector<Partner> partners = mapped(clusters.size(), best_partner);
-
     for (int64_t left = std::ssize(clusters); left > 1; --left) {
       size_t a = clusters.size();
       for (size_t i = 0; i < clusters.size(); ++i)

@@ -160,7 +160,6 @@ std::vector<std::string> tokenize_13a(std::string_view line) {
   constexpr std::string_view kReplacements[][2] = {
       {"<skipped>", ""}, {"-\n", ""}, {"\n", " "}, {"&quot;", "\""}, {"&amp;", "&"}, {"&lt;", "<"}, {"&gt;", ">"}};
   for (const auto& [from, to] : kReplacements) replace_all(text, from, to);
-
   std::string spaced = " ";
   for (const char c : text) {
     if (always_stands_alone(c)) spaced.append(1, ' ').append(1, c).append(1, ' ');
@@ -187,7 +186,6 @@ Bleu corpus_bleu(const Texts& hypotheses, const Texts& references) {
   bleu.brevity_penalty = 1;
   if (length < reference_length) bleu.brevity_penalty = length > 0 ? std::exp(1 - reference_length / length) : 0;
   if (std::ranges::all_of(orders, [](const OrderTotals& order) { return order.matches == 0; })) return bleu;
-
   double smoothing = 1, log_sum = 0;
   for (size_t n = 0; n < kTokenOrders; ++n) {
     if (orders[n].hypothesis == 0) return bleu;  // no line is long enough: the score is 0

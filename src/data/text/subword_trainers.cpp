@@ -169,16 +169,15 @@ BpeTrainer::BpeTrainer(BpeTrainingOptions options) : options_(std::move(options)
 }
 
 void BpeTrainer::add(std::string_view text) {
-  pattern_.find_all(text, scratch_, matches_);
   size_t done = 0;
   const auto count = [&](size_t begin, size_t end) {
     if (begin < end) ++words_[std::string(text.substr(begin, end - begin))];
   };
-  for (const TextRange& match : matches_) {
+  pattern_.find_all(text, scratch_, [&](const TextRange& match) {
     count(done, match.begin);  // bytes that are no text
     count(match.begin, match.end);
     done = match.end;
-  }
+  });
   count(done, text.size());
 }
 

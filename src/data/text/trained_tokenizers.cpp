@@ -126,7 +126,6 @@ std::unique_ptr<Tokenizer> train_vocabulary(TextUnit unit, int64_t vocab_size, c
   for (const std::string& line : lines)
     for (const std::string_view part : split_units(unit, line)) ++counts[part];
   if (counts.empty()) fail_user("the training text has no ", name_of(unit), "s to make a vocabulary of");
-
   std::vector<std::pair<std::string_view, int64_t>> order(counts.begin(), counts.end());
   std::ranges::sort(order, {}, [](const auto& entry) { return std::pair(-entry.second, entry.first); });
   const auto room = static_cast<size_t>(std::min<int64_t>(vocab_size, INT32_MAX) - kSpecialTokenCount);
@@ -147,11 +146,9 @@ std::unique_ptr<Tokenizer> parse_vocabulary(TextUnit unit, std::string_view byte
   const auto fail = [&](const std::string& what) {
     fail_user("tokenizer file '", path, "' is damaged: ", what, " (line ", line_number, ")");
   };
-
   const std::string begin = "linnet-tokenizer 1 " + name_of(unit) + " ";
   if (lines.size() < 2 || !lines[0].starts_with(begin)) fail("it does not start with '" + begin + "COUNT'");
   const std::string count(lines[0].substr(begin.size()));
-
   std::vector<std::string> tokens;
   std::unordered_set<std::string> seen;
   std::string token;

@@ -59,7 +59,6 @@ class BpeTrainer {
   BpeTrainingOptions options_;
   SplitPattern pattern_;
   MatchScratch scratch_;
-  std::vector<TextRange> matches_;
   std::unordered_map<std::string, int64_t> words_;
 };
 

@@ -87,7 +87,6 @@ template <class Mine> void ShardSum::exchange_and_add(const std::vector<std::vec
     for (size_t i = 0; rank != share_.rank && i < nodes[rank].size(); ++i, received += count)
       incoming_.push_back({rank, std::as_writable_bytes(std::span(received, count))});
   world_.exchange(outgoing_, incoming_, wait);
-
   received = workspace_.data();
   for (int rank = 0; rank < share_.ranks; ++rank)
     for (size_t i = 0; i < nodes[rank].size(); ++i) {

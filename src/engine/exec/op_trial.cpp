@@ -191,12 +191,10 @@ std::vector<std::string> trial_problems(const OpTrial& op) {
     if (name[0] == 'y') values[name] = tensor;
   const Graph basic = decompose(trial_graph(op, DType::kF64, false));
   compare_close(interpret(basic, inputs).outputs, values, 1e-10, "decomposition", problems);
-
   const NamedTensors inputs32 = in_float32(inputs);
   const Graph graph32 = trial_graph(op, DType::kF32, op.differentiate);
   const InterpreterOptions fast{.kernels = KernelSet::kFast};
   compare_close(interpret(graph32, inputs32, fast).outputs, expected, op.tolerance, "float32", problems);
-
   const NamedTensors one = interpret(optimize(graph32.clone()), inputs32, fast).outputs;
   compare_close(one, expected, op.tolerance, "optimized", problems);
   for (const int threads : {1, 2, 3})

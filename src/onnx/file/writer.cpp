@@ -181,11 +181,9 @@ void write_onnx(const OnnxModel& model, const std::string& path, uint64_t most_i
   const std::string name = path.substr(path.rfind('/') + 1) + kDataEnding;
   const std::vector<InitializerParts> initializers = initializer_parts(model.graph, outside, name);
   const GraphParts graph = graph_parts(model.graph);
-
   ProtoWriter header = model_header(model);
   header.begin(7, graph.before.bytes().size() + sum_of<uint64_t>(initializers, &InitializerParts::size) +
                       graph.after.bytes().size());
-
   std::unique_ptr<AtomicFile> data;
   if (outside) {
     data = std::make_unique<AtomicFile>(path + kDataEnding);

@@ -445,7 +445,6 @@ void lower_rope(OnnxLowering& to) {
   const OnnxAttribute last = int_attribute("axis", -1);
   std::vector<std::string> parts{to.in(0)};
   if (rest > 0) parts = b.add_many("Split", {to.in(0), b.ints({turned, rest})}, 2, {last});
-
   const SymbolicShape flat{rows[0], rows[1], {turned}}, apart{rows[0], rows[1], {attrs.heads}, {attrs.head_size}};
   const int64_t half = attrs.half(), tail = attrs.head_size - 2 * half;
   std::vector<int64_t> sizes{half, half};
@@ -509,7 +508,6 @@ void lower_distance_buckets(OnnxLowering& to) {
   std::vector<int64_t> buckets;
   for (int64_t distance = -far; distance <= far; ++distance)
     buckets.push_back(distance_bucket(distance, attrs.buckets, attrs.max_distance, attrs.bidirectional));
-
   OnnxBuilder& b = to.builder;
   const SymbolicSize queries = to.fit([](const Node& node) { return node.attrs.as<DistanceBucketsAttrs>().queries; });
   std::string distance = b.add("Range", {b.integer(0), b.size_scalar(to.out_shape(0)[0]), b.integer(1)});
@@ -535,7 +533,6 @@ void lower_attention(OnnxLowering& to) {
   const std::string q = by_heads_in_onnx(to, node.in[0], attrs.heads);
   const std::string k = repeat_heads(to, by_heads_in_onnx(to, node.in[1], attrs.kv_heads), 1, attrs);
   const std::string v = repeat_heads(to, by_heads_in_onnx(to, node.in[2], attrs.kv_heads), 2, attrs);
-
   std::string scores = b.add("MatMul", {q, b.transpose(k, {0, 1, 3, 2})});
   if (attrs.scale != 1) scores = b.add("Div", {scores, b.number(1 / attrs.scale)});
   if (attrs.has_bias) scores = b.add("Add", {scores, bias_by_places(to, to.in(attrs.bias_at(kAttentionFixed)))});
@@ -545,7 +542,6 @@ void lower_attention(OnnxLowering& to) {
                                        : visible(to, attrs, attrs.starts_at(kAttentionFixed), queries, keys);
   scores = masked(to, scores, mask, attrs.has_lengths ? 3 : 0, keys);
   const std::string weights = b.add("Softmax", {scores}, {int_attribute("axis", -1)});
-
   const SymbolicShape& rows = to.in_shape(0);
   const SymbolicShape apart{rows[0], rows[1], {attrs.heads}, {rows[2].constant / attrs.heads}};
   to.set(0, b.reshape(b.transpose(b.add("MatMul", {weights, v}), {0, 2, 1, 3}), apart, rows));

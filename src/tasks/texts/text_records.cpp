@@ -301,12 +301,15 @@ TextRecords split_off(TextRecords& records, bool by_label, double share, uint64_
   for (auto& [text, number] : numbers) number = next++;
   const auto number_of_label = [&](const std::string& text) { return by_label ? numbers[text] : 0; };
   std::vector<bool> chosen = choose_held_out(mapped(texts, number_of_label), share, seed);
-  const auto whole = mapped(records.records, [](const TextRecord& text) { return text.text + '\0' + text.pair; });
-  keep_together(chosen, {whole.begin(), whole.end()});
-  TextRecords part{.records = {}, .pairs = records.pairs, .images = records.images}, rest = part;
-  for (size_t i = 0; i < records.records.size(); ++i)
-    (chosen[i] ? part : rest).records.push_back(std::move(records.records[i]));
-  records = std::move(rest);
+  keep_together(chosen, mapped(records.records, [](const TextRecord& record) {
+    return fnv1a(record.pair, fnv1a("\t", fnv1a(record.text)));
+  }));
+  TextRecords part{.records = {}, .pairs = records.pairs, .images = records.images};
+  size_t kept = 0;
+  for (TextRecord& record : records.records)
+    if (chosen[&record - records.records.data()]) part.records.push_back(std::move(record));
+    else std::swap(records.records[kept++], record);
+  records.records.resize(kept);
   return part;
 }
 }  // namespace linnet

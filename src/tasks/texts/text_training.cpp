@@ -19,7 +19,7 @@
 
 namespace linnet {
 namespace {
-constexpr int64_t kAssumedTexts = 10'000;
+constexpr int64_t kAssumedTexts = 10'000, kBytesOfText = 200;  // of data that were not read
 
 // Contrastive batches too large for memory (GradCache, Gao et al. 2021): all parts are embedded first; then each part
 // is embedded again and trained with the gradient of the whole loss.
@@ -169,10 +169,9 @@ class TextTraining : public SessionTask {
     const int64_t longest = longest_text(config_, model_.as<TextClassifier>());
     const TimedPhase phase("tokenizing");
     train_ = task_.encode(train, *tokenizer_, outputs_, model_.as<TextClassifier>(), config_, longest, TextUse::kTrain);
-    train = {};
     valid_ =
         task_.encode(valid, *tokenizer_, outputs_, model_.as<TextClassifier>(), config_, longest, TextUse::kEvaluate);
-    valid_records_ = std::move(valid);
+    valid_records_ = valid;  // a copy: the original is spread over the pages that the training texts leave
     count_ = train_.size();
     weigh_classes();
     log_info(count_, pairs_ ? " pairs of texts" : " texts", " to train on, ", valid_.size(), " to choose by",
@@ -181,7 +180,8 @@ class TextTraining : public SessionTask {
 
   std::string assume(const DataAtHand& data) override {
     const std::string& folder = config_.model.from;
-    count_ = kAssumedTexts;
+    count_ = data.bytes > 0 ? std::max<int64_t>(1, static_cast<int64_t>(data.bytes) / kBytesOfText) : kAssumedTexts;
+    assumed_bytes_ = data.bytes * 3 / 2;  // as tokens
     outputs_ = task_.assumed_outputs();
     pairs_ = task_.are_pairs();
     const auto labels = static_cast<int64_t>(outputs_.size());

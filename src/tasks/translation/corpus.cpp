@@ -108,7 +108,7 @@ void hold_out(Corpus& corpus, const DataConfig& data) {
     chosen.push_back((i + 1) * count / total > held);
     held += chosen.back();
   }
-  keep_together(chosen, {corpus.train.source.begin(), corpus.train.source.end()});
+  keep_together(chosen, mapped(corpus.train.source, [](const std::string& line) { return fnv1a(line); }));
   ParallelText kept;
   for (size_t i = 0; i < chosen.size(); ++i) {
     ParallelText& to = chosen[i] ? corpus.valid : kept;

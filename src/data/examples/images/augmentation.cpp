@@ -249,7 +249,6 @@ void augment_image(const Augmentation& how, uint64_t seed, int64_t epoch, int64_
     const auto change = static_cast<ImageChange>(draw(change_state, kImageChanges));
     change_image(change, how.strength, draw(change_state, 2) == 1, frame, out);
   }
-
   const int64_t last_row = std::min(of.height, hole_row + how.cutout);
   const int64_t last_column = std::min(of.width, hole_column + how.cutout);
   for (int64_t i = std::max<int64_t>(0, hole_row); i < last_row; ++i)

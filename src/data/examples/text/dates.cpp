@@ -167,13 +167,11 @@ std::string write_date(int format, int day, const std::string& month_spelling) {
 DateExample make_date(uint64_t seed, DateSplit split, uint64_t index) {
   uint64_t state = mix64(mix64(mix64(seed + kGolden) + static_cast<uint64_t>(split)) + index);
   const auto draw = [&](uint64_t below) { return mix64(state += kGolden) % below; };
-
   DateExample example;
   example.format = static_cast<int>(index % kFormatCount);
   const std::vector<int>& days = days_of(split);
   example.day = days[draw(days.size())];
   example.iso = iso_date(example.day);
-
   std::string spelling;
   if (std::string_view(pattern_of(example.format)).find("%M") != std::string_view::npos &&
       draw(100) < kMisspeltPercent) {

@@ -14,6 +14,7 @@ int64_t label_numbers(const LabelForm& form, int64_t rows, int64_t length) {
 }  // namespace
 
 void TextExamples::add(std::vector<int32_t> ids, std::span<const float> labels) {
+  ids.shrink_to_fit();
   tokens.push_back(std::move(ids));
   labels_.insert(labels_.end(), labels.begin(), labels.end());
   label_ends_.push_back(labels_.size());

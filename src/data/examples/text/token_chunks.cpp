@@ -365,7 +365,6 @@ void MaskedChunks::fill_row(const TokenSpan& piece, int64_t row, int64_t length,
   stream_.read(piece.first, piece.count, tokens + begin);
   if (options_.end >= 0) tokens[begin + piece.count] = options_.end;
   row_length = static_cast<int32_t>(piece.count + template_size(options_));
-
   draws_.clear();
   for (int64_t i = 0; i < piece.count; ++i)
     if (can_be_masked(tokens[begin + i]))

@@ -152,15 +152,15 @@ void strip_white_space(bool left, bool right, AlignedText& text) {
 void replace_matches(const SplitPattern& pattern, const std::string& content, PipelineScratch& scratch) {
   AlignedText& text = scratch.text;
   const std::string_view old = text.view();
-  pattern.find_all(old, scratch.match, scratch.matches);
-  if (scratch.matches.empty()) return;
   text.start_rewrite();
   size_t done = 0;
-  for (const TextRange& match : scratch.matches) {
+  bool any = false;
+  pattern.find_all(old, scratch.match, [&](const TextRange& match) {
     text.keep(done, match.begin);
     text.put(content, match.end > 0 ? utf8_start_before(old, match.end) : 0, match.end);  // of the last character
-    done = match.end;
-  }
+    done = match.end, any = true;
+  });
+  if (!any) return;
   text.keep(done, old.size());
   text.finish_rewrite();
 }

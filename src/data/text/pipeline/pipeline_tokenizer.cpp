@@ -116,13 +116,15 @@ PipelineTokenizer::PipelineTokenizer(Pipeline pipeline) : pipeline_(std::move(pi
   }
   before_ = AddedTokenMatcher(before);
   after_ = AddedTokenMatcher(after);
+  for (size_t i = 0; i < pipeline_.pre_tokenizers.size(); ++i)
+    if (pipeline_.pre_tokenizers[i].rewrites) first_cut_ = i + 1;
 }
 
 void PipelineTokenizer::tokenize(
     std::string_view text, std::vector<TokenId>& ids, std::vector<TextRange>* offsets) const {
   const auto lease = scratch_.lease();
   PipelineScratch& scratch = *lease;
-  scratch.segments.clear();
+  scratch.segments.clear(), scratch.use_batch = nullptr;
   before_.split(text, 0, text.size(), scratch.segments);
   for (size_t i = 0; i < scratch.segments.size(); ++i) {
     const TextSegment segment = scratch.segments[i];
@@ -135,10 +137,30 @@ void PipelineTokenizer::tokenize(
     for (const TextStep& step : pipeline_.normalizers) step(scratch);
     scratch.words.clear();
     after_.split(scratch.text.view(), 0, scratch.text.view().size(), scratch.words);
-    for (const TextStep& step : pipeline_.pre_tokenizers) step(scratch);
-    tokenize_words(scratch, ids, offsets);
+    cut(0, scratch, ids, offsets);
   }
   if (text.size() > kKeptText) scratch.shrink();
+}
+
+// Runs the pre-tokenizers from `step` on and tokenizes the words. The words of a long text would take many times its
+// bytes: the first step that makes them hands them over in batches, which take the other steps by themselves.
+void PipelineTokenizer::cut(
+    size_t step, PipelineScratch& scratch, std::vector<TokenId>& ids, std::vector<TextRange>* offsets) const {
+  if (step == pipeline_.pre_tokenizers.size()) return tokenize_words(scratch, ids, offsets);
+  std::unique_ptr<PipelineScratch> batch;
+  if (step == first_cut_ && scratch.text.view().size() > kKeptText) {
+    batch = std::make_unique<PipelineScratch>();
+    scratch.use_batch = [&] {
+      batch->words = std::exchange(scratch.next_words, {scratch.next_words.back()});
+      batch->words.pop_back();
+      std::swap(batch->text, scratch.text);
+      cut(step + 1, *batch, ids, offsets);
+      std::swap(batch->text, scratch.text);
+    };
+  }
+  pipeline_.pre_tokenizers[step](scratch);
+  scratch.use_batch = nullptr;
+  cut(step + 1, scratch, ids, offsets);
 }
 
 void PipelineTokenizer::tokenize_words(

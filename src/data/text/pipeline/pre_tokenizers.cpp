@@ -13,80 +13,76 @@ namespace {
 enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 constexpr std::string_view kBehaviors[] = {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
 
-// Cuts [begin, end) at `matches` (sorted, disjoint) and appends the pieces.
-void cut_between(size_t begin, size_t end, const std::vector<TextRange>& matches, SplitBehavior behavior, bool inverted,
-    std::vector<TextSegment>& words) {
-  const size_t first = words.size();
-  bool after_match = false, after_empty = false;  // whether the last piece ends with a match; was empty
+// Cuts a word at the matches for which for_each_match(cut) calls cut(begin, end), in order, and appends the pieces.
+template <class ForEachMatch> void cut_at(const TextSegment& word, SplitBehavior behavior, bool inverted,
+    PipelineScratch& scratch, const ForEachMatch& for_each_match) {
+  // Whether there is a piece; the last one ends with a match; was empty.
+  bool begun = false, after_match = false, after_empty = false;
   const auto add = [&](size_t from, size_t to, bool match) {
     if (match && behavior == SplitBehavior::kRemoved) return;
-    const bool joins = behavior >= SplitBehavior::kMergedWithPrevious && words.size() > first && !after_empty &&
+    const bool joins = behavior >= SplitBehavior::kMergedWithPrevious && begun && !after_empty &&
                        (behavior == SplitBehavior::kMergedWithPrevious  ? match && !after_match
                            : behavior == SplitBehavior::kMergedWithNext ? !match && after_match
                                                                         : match == after_match);
-    if (joins) words.back().end = to;
-    else if (from < to) words.push_back({from, to, kNoToken});
+    if (joins) scratch.next_words.back().end = to;
+    else if (from < to) scratch.add_word({from, to, kNoToken}), begun = true;
     after_match = match, after_empty = !joins && from == to;
   };
-  size_t done = begin;
-  for (const TextRange& match : matches) {
-    if (done < match.begin) add(done, match.begin, inverted);
-    add(match.begin, match.end, !inverted);
-    done = match.end;
-  }
-  if (done < end) add(done, end, inverted);
+  size_t done = word.begin;
+  for_each_match([&](size_t begin, size_t end) {
+    if (done < begin) add(done, begin, inverted);
+    add(begin, end, !inverted);
+    done = end;
+  });
+  if (done < word.end) add(done, word.end, inverted);
 }
 
 // Keeps words that are tokens; split_word(word, text, scratch) appends the pieces of each other one to next_words.
-template <class SplitWord> TextStep split_words(SplitWord split_word) {
-  return [split_word](PipelineScratch& scratch) {
+template <class SplitWord> PreTokenizer split_words(SplitWord split_word) {
+  return {[split_word](PipelineScratch& scratch) {
     scratch.next_words.clear();
     for (const TextSegment& word : scratch.words)
       if (word.id == kNoToken) split_word(word, scratch.text.view(), scratch);
-      else scratch.next_words.push_back(word);
+      else scratch.add_word(word);
     scratch.words.swap(scratch.next_words);
-  };
+  }};
 }
 
 // At the matches of a pattern; `inverted`: at the text between them.
-TextStep pattern_split(const SplitPattern& pattern, SplitBehavior behavior, bool inverted = false) {
+PreTokenizer pattern_split(const SplitPattern& pattern, SplitBehavior behavior, bool inverted = false) {
   return split_words([=](const TextSegment& word, std::string_view text, PipelineScratch& scratch) {
-    pattern.find_all(text.substr(word.begin, word.end - word.begin), scratch.match, scratch.matches);
-    for (TextRange& match : scratch.matches) {
-      match.begin += word.begin;
-      match.end += word.begin;
-    }
-    cut_between(word.begin, word.end, scratch.matches, behavior, inverted, scratch.next_words);
+    cut_at(word, behavior, inverted, scratch, [&](const auto& cut) {
+      pattern.find_all(text.substr(word.begin, word.end - word.begin), scratch.match,
+          [&](const TextRange& match) { cut(word.begin + match.begin, word.begin + match.end); });
+    });
   });
 }
 
 // At the characters with matches(c).
-TextStep character_split(bool (*matches)(char32_t), SplitBehavior behavior) {
+PreTokenizer character_split(bool (*matches)(char32_t), SplitBehavior behavior) {
   return split_words([=](const TextSegment& word, std::string_view text, PipelineScratch& scratch) {
-    scratch.matches.clear();
-    for (const Utf8Character& character : utf8_characters(text.substr(word.begin, word.end - word.begin)))
-      if (matches(character.code_point()))
-        scratch.matches.push_back({word.begin + character.begin, word.begin + character.end});
-    cut_between(word.begin, word.end, scratch.matches, behavior, false, scratch.next_words);
+    cut_at(word, behavior, false, scratch, [&](const auto& cut) {
+      for (const Utf8Character& character : utf8_characters(text.substr(word.begin, word.end - word.begin)))
+        if (matches(character.code_point())) cut(word.begin + character.begin, word.begin + character.end);
+    });
   });
 }
 
 enum class Kind { kText, kRemoved, kAlone };  // a character that is part of a word, between words, a word of its own
 
 // Where the class of characters changes.
-template <class KindOf> TextStep class_split(KindOf kind_of) {
+template <class KindOf> PreTokenizer class_split(KindOf kind_of) {
   return split_words([=](const TextSegment& word, std::string_view text, PipelineScratch& scratch) {
-    auto& words = scratch.next_words;
     size_t begin = word.begin;
     for (const Utf8Character& character : utf8_characters(text.substr(word.begin, word.end - word.begin))) {
       const Kind kind = kind_of(character.code_point());
       if (kind == Kind::kText) continue;
       const size_t at = word.begin + character.begin, end = word.begin + character.end;
-      if (begin < at) words.push_back({begin, at, kNoToken});
-      if (kind == Kind::kAlone) words.push_back({at, end, kNoToken});
+      if (begin < at) scratch.add_word({begin, at, kNoToken});
+      if (kind == Kind::kAlone) scratch.add_word({at, end, kNoToken});
       begin = end;
     }
-    if (begin < word.end) words.push_back({begin, word.end, kNoToken});
+    if (begin < word.end) scratch.add_word({begin, word.end, kNoToken});
   });
 }
 
@@ -166,11 +162,12 @@ SplitBehavior read_behavior(const JsonObject& step) {
 }
 
 // Every step but Sequence and ByteLevel.
-TextStep read_cutting_step(const JsonObject& json, const std::string& type) {
+PreTokenizer read_cutting_step(const JsonObject& json, const std::string& type) {
   if (type == "Split") return pattern_split(read_pattern(json), read_behavior(json), json.flag("invert", false));
   if (type == "Metaspace")
-    return [how = read_metaspace(json), cut = json.flag("split", true)](
-               PipelineScratch& scratch) { put_spaces(how, cut, scratch); };
+    return {[how = read_metaspace(json), cut = json.flag("split", true)](
+                PipelineScratch& scratch) { put_spaces(how, cut, scratch); },
+        true};
   if (type == "Whitespace")  // \w+|[^\w\s]+, where \w also has what joins letters
     return pattern_split(
         SplitPattern(R"([\w\x{200C}\x{200D}]+|[^\w\x{200C}\x{200D}\s]+)"), SplitBehavior::kRemoved, true);
@@ -208,7 +205,7 @@ Metaspace read_metaspace(const JsonObject& step) {
   fail_unknown(step, "prepend_scheme", scheme);
 }
 
-bool read_pre_tokenizer(const JsonObject& json, std::vector<TextStep>& steps) {
+bool read_pre_tokenizer(const JsonObject& json, std::vector<PreTokenizer>& steps) {
   const std::string type = json.text("type");
   if (type == "Sequence") {
     bool byte_level = false;
@@ -222,7 +219,7 @@ bool read_pre_tokenizer(const JsonObject& json, std::vector<TextStep>& steps) {
     steps.push_back(read_cutting_step(json, type));
     return false;
   }
-  if (json.flag("add_prefix_space", true)) steps.emplace_back(put_prefix_space);
+  if (json.flag("add_prefix_space", true)) steps.push_back({put_prefix_space, true});
   if (json.flag("use_regex", true))
     steps.push_back(pattern_split(SplitPattern(kGpt2Expression), SplitBehavior::kIsolated));
   return true;

@@ -164,18 +164,16 @@ SplitPattern SplitPattern::literal(std::string_view text) {
   return SplitPattern(expression);
 }
 
-void SplitPattern::find_all(std::string_view text, MatchScratch& scratch, std::vector<TextRange>& matches) const {
-  matches.clear();
+void SplitPattern::find_all(std::string_view text, MatchScratch& scratch, UseMatch use) const {
   for (size_t base = 0; base < text.size();) {
     const std::string_view rest = text.substr(base);
     const std::string_view valid = rest.substr(0, invalid_utf8_at(rest));
-    if (!valid.empty()) find_valid(valid, base, scratch, matches);
+    if (!valid.empty()) find_valid(valid, base, scratch, use);
     base += valid.size() + 1;
   }
 }
 
-void SplitPattern::find_valid(
-    std::string_view text, size_t base, MatchScratch& scratch, std::vector<TextRange>& matches) const {
+void SplitPattern::find_valid(std::string_view text, size_t base, MatchScratch& scratch, UseMatch use) const {
   MatchScratch::State& state = *scratch.state_;
   text = replace_recent_characters(text, state.stand_ins);
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
@@ -186,8 +184,8 @@ void SplitPattern::find_valid(
     if (count == PCRE2_ERROR_NOMATCH) return;
     if (count < 0) fail_user(code_->shown, " takes too many steps on a text (PCRE2 error ", count, ")");
     if (found[1] > found[0] || found[1] != last_end) {
-      matches.push_back({base + found[0], base + found[1]});
       at = last_end = found[1];
+      use({base + found[0], base + found[1]});
     } else {
       at += at < text.size() ? utf8_length_at(text, at) : 1;
     }

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <unordered_map>
 #include <vector>
+#include "base/functions.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "data/text/pipeline/subword_model.h"
@@ -37,13 +38,14 @@ class SplitPattern {
   explicit SplitPattern(const std::string& expression, const std::string& where = "");
   static SplitPattern literal(std::string_view text);  // matches exactly these bytes
 
-  // Replaces `matches` by all there are, left to right, with empty ones that do not follow another. Bytes that are no
+  // Calls use(match) for all there are, left to right, with empty ones that do not follow another. Bytes that are no
   // UTF-8 match nothing, and nothing matches across them.
-  void find_all(std::string_view text, MatchScratch& scratch, std::vector<TextRange>& matches) const;
+  using UseMatch = FunctionRef<void(const TextRange& match)>;
+  void find_all(std::string_view text, MatchScratch& scratch, UseMatch use) const;
 
  private:
   struct Code;
-  void find_valid(std::string_view text, size_t base, MatchScratch& scratch, std::vector<TextRange>& matches) const;
+  void find_valid(std::string_view text, size_t base, MatchScratch& scratch, UseMatch use) const;
 
   std::shared_ptr<const Code> code_;
 };
@@ -114,16 +116,22 @@ class AlignedText {
 
 // Per-thread scratch memory, reused for all texts.
 struct PipelineScratch {
+  static constexpr size_t kBatch = 4096;  // words
   AlignedText text;
   std::vector<TextSegment> segments, words, next_words;
-  std::vector<TextRange> matches;
+  // Of a long text: uses next_words and leaves the last of them, which may grow.
+  std::function<void()> use_batch;
   MatchScratch match;
   ModelScratch model;
   std::vector<ModelToken> tokens;
   WordCache cache;
 
+  void add_word(const TextSegment& word) {  // to next_words
+    next_words.push_back(word);
+    if (use_batch && next_words.size() > kBatch) use_batch();
+  }
   void shrink() {  // frees what a long text has made large
-    text = AlignedText(), matches = std::vector<TextRange>();
+    text = AlignedText();
     for (auto* each : {&segments, &words, &next_words}) *each = std::vector<TextSegment>();
   }
 };
@@ -131,6 +139,9 @@ struct PipelineScratch {
 // Of normalizing: rewrites scratch.text. Of pre-tokenizing: refines scratch.words, segments of scratch.text; those with
 // an id are left alone.
 using TextStep = std::function<void(PipelineScratch& scratch)>;
+struct PreTokenizer : TextStep {
+  bool rewrites = false;  // also scratch.text, and so needs all of scratch.words at once
+};
 using TokenDecoder = std::function<void(std::vector<std::string>& tokens)>;  // the text is what they give when joined
 
 // Scratch memory of threads, kept for the next text of any thread.
@@ -200,7 +211,8 @@ class TemplateTokenizer : public PretrainedTokenizer {
 struct Pipeline {
   std::unique_ptr<SubwordModel> model;
   std::vector<AddedToken> added;
-  std::vector<TextStep> normalizers, pre_tokenizers;
+  std::vector<TextStep> normalizers;
+  std::vector<PreTokenizer> pre_tokenizers;
   PostProcessing post;
   std::vector<TokenDecoder> decoders;
   bool join_by_space = false;  // without decoders tokenizers puts a space between tokens
@@ -233,10 +245,12 @@ class PipelineTokenizer : public TemplateTokenizer {
 
  private:
   void tokenize(std::string_view text, std::vector<TokenId>& ids, std::vector<TextRange>* offsets) const override;
+  void cut(size_t step, PipelineScratch& scratch, std::vector<TokenId>& ids, std::vector<TextRange>* offsets) const;
   void tokenize_words(PipelineScratch& scratch, std::vector<TokenId>& ids, std::vector<TextRange>* offsets) const;
 
   Pipeline pipeline_;
   int64_t vocab_size_ = 0;
+  size_t first_cut_ = 0;              // the pre-tokenizer from which on none rewrites
   AddedTokenMatcher before_, after_;  // normalization
   std::unordered_map<TokenId, size_t> added_by_id_;
   std::unordered_map<std::string_view, TokenId> added_by_text_;
@@ -252,7 +266,7 @@ Pipeline read_pipeline(const Json& file, const std::string& where, const Tokeniz
 AddedToken read_added_token(const JsonObject& token, int64_t id);
 
 // These append the steps. Returns whether ByteLevel is among them.
-bool read_pre_tokenizer(const JsonObject& json, std::vector<TextStep>& steps);
+bool read_pre_tokenizer(const JsonObject& json, std::vector<PreTokenizer>& steps);
 void read_normalizer(const JsonObject& json, std::vector<TextStep>& steps);
 void read_post_processor(const JsonObject& json, PostProcessing& post);
 void read_decoder(const JsonObject& json, std::vector<TokenDecoder>& steps);

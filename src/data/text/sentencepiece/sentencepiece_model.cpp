@@ -101,7 +101,6 @@ void SentencePieceNormalizer::apply(std::string_view text, std::string& out, std
     at += prefix.length;
   }
   if (at == text.size()) return;
-
   const auto put = [&](std::string_view bytes) {
     out += bytes;
     if (sources) sources->insert(sources->end(), bytes.size(), at);

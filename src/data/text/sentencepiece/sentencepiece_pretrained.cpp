@@ -22,7 +22,6 @@ SentencePiecePretrained::SentencePiecePretrained(
   normalizer_.emplace(file_.normalization, file_.space_as_suffix, user_defined_.get(), path);
   if (!file_.denormalization.charsmap.empty()) denormalizer_.emplace(file_.denormalization, false, nullptr, path);
   model_ = make_sentencepiece_model(file_, user_defined_.get(), path);
-
   if (!options_.vocabulary.empty()) map_ids(options_.vocabulary_path);
   std::vector<AddedToken> added;
   const auto add = [&](TokenId id) { added.push_back({.id = id, .text = tokens_[id].piece, .special = true}); };

@@ -76,7 +76,6 @@ std::unordered_map<std::string, std::string> trainer_arguments(const TokenizerOp
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   ::dup2(output, STDOUT_FILENO);
   ::dup2(output, STDERR_FILENO);
-
   std::string model, message;
   try {
     sentencepiece::SetRandomGeneratorSeed(static_cast<unsigned>(options.seed));
@@ -146,7 +145,6 @@ std::string train_sentencepiece(const TokenizerOptions& options, const std::vect
   }
   ::lseek(output.get(), 0, SEEK_SET);
   read_to_end(output.get(), printed);
-
   if (WIFSIGNALED(status)) {
     fail_system("training the tokenizer was stopped by signal " + std::to_string(WTERMSIG(status)) + " (" +
                 ::strsignal(WTERMSIG(status)) + ")");

@@ -341,7 +341,6 @@ void lt_run_with_sums(
   // Fp32 operands may be rounded before they are summed, and an algorithm may write four sums at once.
   const LtProduct placed = placed_at(summing, operands);
   if (product.rounds() || placed.bias_alignment < 16 || !lt_supports(device, placed)) return run(kApart);
-
   auto& choice = device.prepared<SumsChoice>("sums " + placed.text(), [] { return std::make_shared<SumsChoice>(); });
   const bool in_place = product.beta != 0 && operands.c == operands.d;  // a second run would add once more
   if (choice.way.empty() || (!choice.timed && !device.recording() && !in_place)) {

@@ -97,7 +97,6 @@ AttentionPlan attention_forward_plan(
   b.out.o = b.rows_tensor(p.heads, p.queries, p.o);
   b.out.stats = graph.tensor(kFloat, b.rows, CudnnGraph::dense_strides(b.rows));
   b.optional_inputs();
-
   const CudnnValue s = b.causal(b.scores_of(true));
   const CudnnValue top = graph.between(kFloat, b.rows), sum = graph.between(kFloat, b.rows);
   graph.reduction(CUDNN_REDUCE_TENSOR_MAX, s, top);
@@ -135,12 +134,10 @@ AttentionPlan attention_backward_plan(
   b.optional_inputs();
   if (p.dropout()) graph.random(p.kept, t.seed, t.offset, b.kept);
   const auto scale_of = [&](double value) { return graph.number(static_cast<float>(value)); };
-
   const CudnnValue products = graph.pointwise(CUDNN_POINTWISE_MUL, t.d_o, b.q_sizes, {.b = t.o});
   const CudnnValue sum = graph.between(kFloat, b.rows);
   graph.reduction(CUDNN_REDUCE_TENSOR_ADD, products, sum);
   graph.pointwise(CUDNN_POINTWISE_MUL, sum, t.sums, {.b = scale_of(p.dropout() ? 1 / p.kept_scale : 1)});
-
   CudnnValue x = b.with(CUDNN_POINTWISE_SUB, b.scores_of(false), t.stats);
   const CudnnValue weights = graph.pointwise(CUDNN_POINTWISE_EXP, b.causal(x), b.scores, {});
   x = weights;
@@ -165,7 +162,6 @@ AttentionPlan attention_backward_plan(
     graph.reduction(CUDNN_REDUCE_TENSOR_ADD, each, to);
   };
   of_keys(transposed(x), t.d_o, t.dv);
-
   x = graph.between(kFloat, b.scores);
   graph.matmul(t.d_o, t.v, x, {.m = t.query_lengths, .n = t.key_lengths});
   if (p.dropout()) x = b.with(CUDNN_POINTWISE_MUL, x, b.kept);
@@ -174,7 +170,6 @@ AttentionPlan attention_backward_plan(
   if (p.dropout()) x = b.with(CUDNN_POINTWISE_MUL, x, scale_of(p.kept_scale));
   const CudnnValue ds = b.with(CUDNN_POINTWISE_MUL, x, scale_of(p.scale));
   of_keys(transposed(ds), t.q, t.dk);
-
   const CudnnValue k = graph.between(kBf16, {p.batch, p.kv_heads, p.keys, p.size}, {p.k.sample, p.size, p.k.row, 1});
   graph.reshape(t.k, k);
   graph.matmul(ds, k, t.dq, {.m = t.query_lengths, .k = t.key_lengths});

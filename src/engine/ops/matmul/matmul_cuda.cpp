@@ -144,7 +144,6 @@ void run(const KernelArgs& args) {
       lt_alignment({args.out[0].data, aux, pre_activation, attrs.accumulate ? args.in.back().data : nullptr});
   const DType bias_type = attrs.bias ? args.in[2].type.dtype : DType::kF32;
   Form& form = form_of(device, args.node.attrs, plain, bias_type);
-
   const auto multiply = [&] {
     LtOperands o{.a = args.in[0].data, .b = args.in[1].data, .workspace = args.workspace};
     o.d = form.own_pass && pre_activation ? pre_activation : args.out[0].data;
@@ -158,7 +157,6 @@ void run(const KernelArgs& args) {
     if (!multiply()) fail_system("cuBLASLt refuses a product that it proposed: " + form.product.text());
   }
   if (!form.own_pass) return;
-
   const LtProduct& p = form.product;
   MatmulEpilogue after{.rows = p.batch * p.m, .width = p.n, .type = args.out[0].type.dtype};
   after.x = pre_activation ? pre_activation : args.out[0].data, after.out = args.out[0].data, after.aux = aux;

@@ -80,14 +80,12 @@ __global__ void __launch_bounds__(kThreads) weight_gradients_kernel(AllProducts 
   const int steps = (p.rows + 2 * kRows - 1) / (2 * kRows);  // of each half
   const int begin = half * steps * kRows, end = min(p.rows, begin + steps * kRows);
   const bool sums_bias = n0 == 0;
-
   float* const shared = dynamic_shared<float>();
   bf16* const left = reinterpret_cast<bf16*>(shared) + half * kRows * (kStrideM + kStrideN);
   bf16* const right = left + kRows * kStrideM;
   // Where load_transposed() reads: a lane's row of one of four matrices.
   const int left_at = (lane % 8 + lane / 16 * 8) * kStrideM + warp % 2 * kTileM + lane / 8 % 2 * 8;
   const int right_at = (lane % 8 + lane / 8 % 2 * 8) * kStrideN + warp / 2 * kTileN + lane / 16 * 8;
-
   float sums[kTileM / 16][kTileN / 8][4] = {}, bias[8] = {};
   Piece<kM> next_left;
   Piece<kN> next_right;

@@ -104,7 +104,6 @@ __global__ void __launch_bounds__(kM* kN* kK* kWarp) byte_product_kernel(BytePro
 #pragma unroll
   for (int i = 0; i < kGroups; ++i)
     groups[i] = p.codes + static_cast<int64_t>(min(first_group + i, p.groups - 1)) * p.blocks * kGroupBytes + lane * 8;
-
   struct Words {
     uint2 w[kPanels][2], x[kGroups];
   };
@@ -231,7 +230,6 @@ void run_byte_product(const KernelArgs& args) {
   };
   if (args.in[0].type.dtype == DType::kU8) round.template operator()<unsigned char>();
   else for_storage(args.in[0].type.dtype, round);
-
   const auto* packed = args.in[1].as<const unsigned char>();
   ByteProduct p{.codes = codes, .weight = packed, .scales = scales};
   p.weight_scales = reinterpret_cast<const float*>(packed + weight.scales_offset());
