@@ -70,7 +70,7 @@ def pre_tokenizer(r, byte_level):
 
 def made(r, corpus):
     kind = r.choice(["bpe", "bytes", "wordpiece", "unigram", "wordlevel"])
-    training = dict(vocab_size=r.choice([400, 800]), special_tokens=SPECIAL, show_progress=False)
+    training = dict(vocab_size=r.choice([1000, 1500]), special_tokens=SPECIAL, show_progress=False)
     parts = {"end_of_word_suffix": "</w>"} if flip(r, 0.3) else {}
     unknown = {"unk_token": "<unk>"} if flip(r) else {}
     model, trainer = {

@@ -363,6 +363,7 @@ TEST(Pretrained, MarksThatBertKeepsAreInTheOrderOfDecomposition) {
   const auto ids = [&](const char* text) { return tokenizer->encode(text, EncodeOptions{.add_special = false}).ids; };
   EXPECT_EQ(ids("A\u302E\u0301\U0001D165b"), (Ids{4, 5, 6, 7}));
   EXPECT_EQ(ids("a\U0001D165\u302Eb a\u302E"), (Ids{4, 5, 6, 7, 4, 6}));
+  EXPECT_EQ(ids("a\u302E\u0E31\U0001D165b"), (Ids{4, 6, 5, 7}));  // not across a mark of no class, which is dropped
 }
 
 // XLM-RoBERTa's files hold the ids of SentencePiece, and its models those of fairseq: one more, or four in CamemBERT.

@@ -248,6 +248,7 @@ struct BertNormalizer {
       else parts += c;
       if (spaced) put_marks(), text.put(" ", begin, end);
       for (const char32_t part : parts) {
+        if (!marks.empty() && combining_class(part) == 0) put_marks();
         if (strip_accents && is_bert_accent(part)) continue;
         lower.clear();
         if (lowercase) append_lowercase(part, lower);
@@ -256,7 +257,6 @@ struct BertNormalizer {
           marks.push_back({combining_class(part), to_utf8(lower), begin, end});
           continue;
         }
-        put_marks();
         text.put(to_utf8(lower), begin, end);
       }
       if (spaced) text.put(" ", begin, end);
