@@ -75,9 +75,9 @@ struct TranslationEnsemble : TranslationModel {
       std::map<std::string, int64_t> offsets;
       for (const ParameterSlot& slot : layout.parameters()) offsets[slot.spec.name] = slot.offset;
       for (size_t i = 0; i < members.size(); ++i) {
-        const std::vector<float> weights = flat_weights(layouts_[i], members[i].weights());
-        for (const ParameterSlot& slot : layouts_[i].parameters())
-          std::copy_n(weights.data() + slot.offset, slot.spec.shape.elements(),
+        const FlatWeights flat(layouts_[i], members[i].weights());
+        for (const ParameterSlot& slot : flat.layout.parameters())
+          std::copy_n(flat.parameters.data() + slot.offset, slot.spec.shape.elements(),
               parameters.flat + offsets.at(std::to_string(i) + "." + slot.spec.name));
       }
     };

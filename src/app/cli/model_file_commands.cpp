@@ -38,16 +38,6 @@ void print_network(const std::string& path, const OnnxNetwork& network) {
 }
 
 namespace {
-struct LoadedFolder {
-  explicit LoadedFolder(PretrainedModel opened)
-      : model(std::move(opened)), layout(*model.module), parameters(static_cast<size_t>(layout.parameter_count())) {
-    load_parameters(model, layout, parameters.data());
-  }
-  PretrainedModel model;
-  ParameterLayout layout;
-  std::vector<float> parameters;
-};
-
 struct ConvertArguments {
   std::string from, to, dtype, architecture, adapter;
   double shard_gb = 5;
@@ -61,13 +51,14 @@ int convert(const ConvertArguments& arguments) {
     fail_user("'", arguments.from, "' is a run; `linnet export ", arguments.from, " --out ", arguments.to,
         "` makes a model folder of it");
   const bool merges = !arguments.adapter.empty();
-  const LoadedFolder loaded(open_with_adapters(arguments.from,
+  const PretrainedModel model = open_with_adapters(arguments.from,
       merges ? std::vector<AdapterFolder>{{"", arguments.adapter}} : std::vector<AdapterFolder>{},
-      {.architecture = arguments.architecture}));
+      {.architecture = arguments.architecture});
+  const FlatWeights flat(*model.module, weights_of(arguments.from, &model));
   if (!merges)
-    for (const std::string& name : loaded.model.fresh) std::fprintf(stderr, "new: %s\n", name.c_str());
-  for (const std::string& name : loaded.model.unused) std::fprintf(stderr, "left out: %s\n", name.c_str());
-  save_pretrained(loaded.model, loaded.layout, loaded.parameters.data(), arguments.to, options);
+    for (const std::string& name : model.fresh) std::fprintf(stderr, "new: %s\n", name.c_str());
+  for (const std::string& name : model.unused) std::fprintf(stderr, "left out: %s\n", name.c_str());
+  save_pretrained(model, flat.layout, flat.parameters.data(), arguments.to, options);
   return 0;
 }
 
@@ -193,8 +184,9 @@ OnnxFolderOptions options_of(const ExportArguments& arguments) {
 }
 
 void export_model_folder(const std::string& folder, const std::string& out, const OnnxFolderOptions& options) {
-  const LoadedFolder loaded(open_pretrained(folder));
-  export_onnx_folder(loaded.model, loaded.layout, loaded.parameters.data(), out, options);
+  const PretrainedModel model = open_pretrained(folder);
+  const FlatWeights flat(*model.module, weights_of(folder, &model));
+  export_onnx_folder(model, flat.layout, flat.parameters.data(), out, options);
 }
 
 // A configuration for optimum, whose classes know models by Transformers' family names and read generation settings
@@ -218,11 +210,10 @@ ConfigFile translation_config_file(const OpenedTranslationModel& opened) {
 // A plain Transformer's run, which no model folder can hold.
 void export_translation_onnx(
     const OpenedTranslationModel& opened, const std::string& out, const OnnxFolderOptions& options) {
-  const ParameterLayout layout(*opened.model);
-  const std::vector<float> parameters = flat_weights(layout, opened.weights());
+  const FlatWeights flat(*opened.model, opened.weights());
   const OutputFolder made(out);
   for (const OnnxFile& file : onnx_files(*opened.model, options.files))
-    save_onnx(layout, parameters.data(), file, out, options.onnx);
+    save_onnx(flat.layout, flat.parameters.data(), file, out, options.onnx);
   translation_config_file(opened).save(out + "/config.json");
   opened.tokenizers.save(out);
 }
@@ -230,10 +221,10 @@ void export_translation_onnx(
 void export_image_onnx(
     const std::string& run, const Config& config, const std::string& out, const OnnxOptions& options) {
   ImageFormat format = ImageFormat::load(run);
-  const TrainedImageModel trained(run, config, format);
+  const std::unique_ptr<ImageModel> model = make_image_model(config, format);
+  const FlatWeights flat(*model, weights_of(run));
   const OutputFolder made(out);
-  for (const OnnxFile& file : onnx_files(*trained.model))
-    save_onnx(trained.layout, trained.parameters.data(), file, out, options);
+  for (const OnnxFile& file : onnx_files(*model)) save_onnx(flat.layout, flat.parameters.data(), file, out, options);
   format.network.clear();  // it has the weights from before training
   format.save(out);
 }
@@ -294,8 +285,9 @@ void export_gguf(const ExportArguments& arguments) {
     folder = temporary->path() + "/" + fs::path(arguments.gguf).filename().string() + ".folder.tmp";
     task_actions(run.load_config()).export_model(arguments.run, folder);
   }
-  const LoadedFolder loaded(open_pretrained(folder));
-  save_gguf_model(loaded.model, loaded.layout, loaded.parameters.data(), arguments.gguf, *type);
+  const PretrainedModel model = open_pretrained(folder);
+  const FlatWeights flat(*model.module, weights_of(folder, &model));
+  save_gguf_model(model, flat.layout, flat.parameters.data(), arguments.gguf, *type);
 }
 
 OpenedLanguageModel open_decoder(const std::string& folder) {

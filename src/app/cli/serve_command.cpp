@@ -8,29 +8,12 @@
 #ifdef LINNET_SERVER
 #include "serving/http/http.h"
 #include "serving/http/service.h"
-#include "tasks/predictor.h"
 #endif
 
 namespace linnet {
 #ifdef LINNET_SERVER
 
 namespace {
-// Answers like `linnet predict`.
-class PredictedSpans : public SpanModel {
- public:
-  PredictedSpans(const std::string& folder, const LoadedModelOptions& options)
-      : predictor_(open_predictor(folder, {options}, kRows)) {}
-  bool takes_questions() const override { return predictor_->takes_pairs(); }
-  std::vector<Json> find(const std::vector<std::string>& texts, int64_t top) override {
-    return mapped(predictor_->answer(texts, std::min(top, predictor_->choices())),
-        [](Answer& answer) { return std::move(answer.json); });
-  }
-
- private:
-  static constexpr int64_t kRows = 8;  // texts computed at once
-  std::unique_ptr<Predictor> predictor_;
-};
-
 struct ServeArguments {
   ServiceOptions service;
   HttpLimits limits;
@@ -50,7 +33,8 @@ int serve(ServeArguments& arguments) {
   arguments.limits.body_bytes = static_cast<uint64_t>(arguments.body_megabytes) << 20;
   arguments.service.log_requests = !arguments.quiet;
   arguments.service.resident.open_spans = [](const std::string& folder, const LoadedModelOptions& resident) {
-    return std::make_unique<PredictedSpans>(folder, resident);
+    constexpr int64_t kRows = 8;  // texts computed at once
+    return open_predictor(folder, {resident}, kRows);
   };
   auto loaded = std::make_unique<Service>(arguments.service);
   HttpServer server(*loaded, arguments.host, arguments.port, arguments.limits);

@@ -184,11 +184,11 @@ void Service::rerank(InputCall call, const Call& from) {
 
 void Service::find_spans(InputCall call, const Call& from) {
   const Model model = find(call.model, {ModelKind::kSpans});
-  SpanModel& finder = *model->resident->spans;
+  Predictor& finder = *model->resident->spans;
   std::vector<std::string> texts;
   for (size_t i = 0; i < call.texts.size(); ++i) {
     const bool has_question = i < call.pairs.size() && call.pairs[i];
-    if (has_question != finder.takes_questions())
+    if (has_question != finder.takes_pairs())
       fail_api(422, "inputs",
           has_question ? "the model labels the words of texts, and an input has a question"
                        : "the model answers questions: each input is {\"question\": ..., \"context\": ...}");
@@ -197,8 +197,9 @@ void Service::find_spans(InputCall call, const Call& from) {
   model->span_thread->run(
       from.client, [&finder, to = from.to, texts, top = call.top.value_or(1), is_list = call.is_list] {
         answer_errors(to, [&] {
-          const std::vector<Json> found = checked(422, "inputs", [&] { return finder.find(texts, top); });
-          to->respond({.body = format_spans(found, is_list) + "\n"});
+          const std::vector<Answer> found =
+              checked(422, "inputs", [&] { return finder.answer(texts, std::min(top, finder.choices())); });
+          to->respond({.body = format_spans(mapped(found, &Answer::json), is_list) + "\n"});
         });
       });
 }

@@ -6,7 +6,7 @@
 
 namespace linnet {
 namespace {
-struct Answer {
+struct HttpAnswer {
   int status;
   std::thread::id thread;
   std::string body = {};
@@ -14,7 +14,7 @@ struct Answer {
 
 class Exchange : public HttpExchange {
  public:
-  explicit Exchange(std::promise<Answer>& answer) : answer_(answer) {}
+  explicit Exchange(std::promise<HttpAnswer>& answer) : answer_(answer) {}
   const std::string& id() const override { return id_; }
   void respond(HttpResponse response) override {
     answer_.set_value({response.status, std::this_thread::get_id(), response.body});
@@ -26,13 +26,13 @@ class Exchange : public HttpExchange {
   void on_abort(std::function<void(HttpAbort)>) override {}
 
  private:
-  std::promise<Answer>& answer_;
+  std::promise<HttpAnswer>& answer_;
   const std::string id_ = "1";
 };
 
-Answer answer_of(Service& service, const std::string& method, const std::string& path, const std::string& body) {
-  std::promise<Answer> answer;
-  std::future<Answer> given = answer.get_future();
+HttpAnswer answer_of(Service& service, const std::string& method, const std::string& path, const std::string& body) {
+  std::promise<HttpAnswer> answer;
+  std::future<HttpAnswer> given = answer.get_future();
   service.handle({.method = method, .path = path, .body = body}, std::make_shared<Exchange>(answer));
   return given.get();
 }
@@ -40,25 +40,29 @@ Answer answer_of(Service& service, const std::string& method, const std::string&
 TEST(Service, BodiesAreReadBesideTheServersThread) {
   Service service({.log_requests = false});
   for (const char* path : {"/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/classify"}) {
-    const Answer wrong = answer_of(service, "POST", path, "{");
+    const HttpAnswer wrong = answer_of(service, "POST", path, "{");
     EXPECT_EQ(wrong.status, 400) << path;
     EXPECT_NE(wrong.thread, std::this_thread::get_id()) << path;
   }
-  const Answer health = answer_of(service, "GET", "/health", "");
+  const HttpAnswer health = answer_of(service, "GET", "/health", "");
   EXPECT_EQ(health.status, 200);
   EXPECT_EQ(health.thread, std::this_thread::get_id());  // waits for no body
 }
 
 // Answers every question with the first word of its text.
-class FirstWord : public SpanModel {
+class FirstWord : public Predictor {
  public:
-  bool takes_questions() const override { return true; }
-  std::vector<Json> find(const std::vector<std::string>& texts, int64_t top) override {
-    std::vector<Json> found;
+  bool takes_pairs() const override { return true; }
+  int64_t outputs() const override { return 2; }
+  int64_t choices() const override { return 20; }
+  std::vector<std::string> heading(int64_t) const override { return {"answer"}; }
+  std::vector<Answer> answer(const std::vector<std::string>& texts, int64_t top) override {
+    std::vector<Answer> found;
     for (const std::string& text : texts) {
       const size_t begin = text.find('\t') + 1;
-      found.push_back({{"answer", text.substr(begin, text.find(' ', begin) - begin)}, {"score", 0.5}});
-      if (top > 1) found.back() = {{"top", Json::array({found.back()})}};
+      Json json{{"answer", text.substr(begin, text.find(' ', begin) - begin)}, {"score", 0.5}};
+      if (top > 1) json = {{"top", Json::array({json})}};
+      found.push_back({.cells = {}, .json = std::move(json)});
     }
     return found;
   }
@@ -81,7 +85,7 @@ TEST(Service, AnswersQuestionsAsPipelinesDo) {
     EXPECT_EQ(answer(std::string(R"({"inputs": )") + refused + "}").status, 422);
   for (const char* wrong : {R"({"question": "Who?"})", "[]", "[1]", "null"})
     EXPECT_EQ(answer(std::string(R"({"inputs": )") + wrong + "}").status, 400) << wrong;
-  const Answer other = answer_of(service, "POST", "/classify", R"({"inputs": "text"})");
+  const HttpAnswer other = answer_of(service, "POST", "/classify", R"({"inputs": "text"})");
   EXPECT_EQ(other.status, 400);
   EXPECT_NE(other.body.find("answers at /predict"), other.body.npos) << other.body;
 }
@@ -91,9 +95,9 @@ TEST(Service, OtherRequestsAreAnsweredWhileSpansAreComputed) {
   class Waiting : public FirstWord {
    public:
     explicit Waiting(std::shared_future<void> go_on) : go_on_(std::move(go_on)) {}
-    std::vector<Json> find(const std::vector<std::string>& texts, int64_t top) override {
+    std::vector<Answer> answer(const std::vector<std::string>& texts, int64_t top) override {
       EXPECT_EQ(go_on_.wait_for(std::chrono::seconds(30)), std::future_status::ready);
-      return FirstWord::find(texts, top);
+      return FirstWord::answer(texts, top);
     }
 
    private:
@@ -108,14 +112,14 @@ TEST(Service, OtherRequestsAreAnsweredWhileSpansAreComputed) {
     return std::make_unique<Waiting>(told);
   };
   Service service(options);
-  std::promise<Answer> answers[3];
-  for (std::promise<Answer>& answer : answers)
+  std::promise<HttpAnswer> answers[3];
+  for (std::promise<HttpAnswer>& answer : answers)
     service.handle(
         {.method = "POST", .path = "/predict", .body = R"({"inputs": {"question": "Who?", "context": "Anna came."}})"},
         std::make_shared<Exchange>(answer));
   EXPECT_EQ(answer_of(service, "POST", "/classify", "{").status, 400);
   go_on.set_value();
-  for (std::promise<Answer>& answer : answers) EXPECT_EQ(answer.get_future().get().status, 200);
+  for (std::promise<HttpAnswer>& answer : answers) EXPECT_EQ(answer.get_future().get().status, 200);
 }
 
 TEST(Service, OnlyItsOwnNamesAreAnswered) {

@@ -184,15 +184,15 @@ struct Item {
   bool done() const { return written || row || !refusal.empty(); }
 };
 
-class Batch {
+class RequestBatch {
  public:
-  Batch(LoadedModel& model, const BatchOptions& options, const TakeAnswer& take)
+  RequestBatch(LoadedModel& model, const BatchOptions& options, const TakeAnswer& take)
       : model_(model), options_(options), take_(take), most_(options.ahead) {
     // Texts take long, and an interrupt waits for those that have begun.
     if (model.text) most_ = std::min(most_, 2 * static_cast<size_t>(model.text->load().slots));
   }
   // Waits for requests under way, as the model's thread writes to it.
-  ~Batch() {
+  ~RequestBatch() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return std::ranges::all_of(items_, &Item::done); });
   }
@@ -403,6 +403,6 @@ PackReport pack_model(
 
 BatchCounts answer_batch(LoadedModel& model, const BatchOptions& options, const NextLine& next, const TakeAnswer& take,
     const std::function<bool()>& stopped) {
-  return Batch(model, options, take).run(next, stopped);
+  return RequestBatch(model, options, take).run(next, stopped);
 }
 }  // namespace linnet

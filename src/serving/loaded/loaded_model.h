@@ -4,20 +4,12 @@
 #include "models/families/pretrained.h"
 #include "models/nn/parameter_file.h"
 #include "serving/loaded/workers.h"
+#include "tasks/predictor.h"
 
 namespace linnet {
 enum class ModelKind { kLanguage, kTranslation, kClassifier, kEmbedder, kSpans };
 template <>
 inline constexpr std::array kEnumNames<ModelKind>{"language", "translation", "classifier", "embedder", "spans"};
-
-// Labels words, or finds answers to questions in texts.
-class SpanModel {
- public:
-  virtual ~SpanModel() = default;
-  virtual bool takes_questions() const = 0;  // texts are a question, a tab, and its context
-  // `linnet predict`'s JSON answer for each text; for answers the `top` likeliest. One thread calls it.
-  virtual std::vector<Json> find(const std::vector<std::string>& texts, int64_t top) = 0;
-};
 
 struct LoadedModelOptions : ModelLoad {
   TextRoom text;  // of a language model or a translator
@@ -25,8 +17,8 @@ struct LoadedModelOptions : ModelLoad {
   // kLater, for packed language models and translators: the first token comes sooner, and damaged weights fail the
   // first text. Others are checked when opened.
   WeightCheck check = WeightCheck::kNow;
-  // Opens a kSpans model; empty: refuses them.
-  std::function<std::unique_ptr<SpanModel>(const std::string& folder, const LoadedModelOptions&)> open_spans = {};
+  // Opens a kSpans model, whose pairs are a question and its context; empty: refuses them.
+  std::function<std::unique_ptr<Predictor>(const std::string& folder, const LoadedModelOptions&)> open_spans = {};
 };
 
 // One of `text`, `rows` and `spans` is set.
@@ -35,7 +27,7 @@ struct LoadedModel {
   ModelKind kind;
   std::unique_ptr<TextWorker> text;
   std::unique_ptr<RowWorker> rows;
-  std::unique_ptr<SpanModel> spans;
+  std::unique_ptr<Predictor> spans;  // for one thread
 };
 std::unique_ptr<LoadedModel> open_loaded_model(const std::string& folder, const LoadedModelOptions& options);
 

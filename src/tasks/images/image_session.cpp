@@ -263,9 +263,6 @@ TaskEvaluation ImageSession::evaluate(const ImageDataset& dataset, const SharedW
   return {sum / count, dataset.count, std::move(measures.metrics), {}, std::move(measures.classes)};
 }
 
-TrainedImageModel::TrainedImageModel(const std::string& folder, const Config& config, const ImageFormat& format)
-    : model(make_image_model(config, format)), layout(*model), parameters(flat_weights(layout, weights_of(folder))) {}
-
 int decoding_threads(const Config& config) {
   for (const int64_t asked : {config.data.image_threads, config.train.threads})
     if (asked > 0) return static_cast<int>(asked);

@@ -63,15 +63,6 @@ class ImageSession : public OwnedImageModel, public Session {
   const int decoding_threads_;
 };
 
-// A run's model with its best weights in fp32, for exports.
-struct TrainedImageModel {
-  TrainedImageModel(const std::string& folder, const Config& config, const ImageFormat& format);
-
-  const std::unique_ptr<ImageModel> model;
-  const ParameterLayout layout;
-  const std::vector<float> parameters;
-};
-
 int decoding_threads(const Config& config);
 
 // Loads "test" or "valid" as in training. Sets an empty `split` to the first that exists. User error if there is none.

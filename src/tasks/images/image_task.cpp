@@ -249,11 +249,12 @@ class ImageTask : public SessionTask {
 
 void export_vit(const std::string& folder, const Config& config, const ImageFormat& format, const std::string& out) {
   const VitConfig vit = vit_config_of(config, format);
-  const TrainedImageModel trained(folder, config, format);
+  const std::unique_ptr<ImageModel> trained = make_image_model(config, format);
+  const FlatWeights flat(*trained, weights_of(folder));
   ConfigFile file = vit_config_file(vit, format.class_names);
   if (format.problem != TextProblem::kOneClass) set_problem_type(file, problem_type_of(format.problem));
   const PretrainedModel model = new_pretrained(file);
-  save_pretrained(model, trained.layout, trained.parameters.data(), out,
+  save_pretrained(model, flat.layout, flat.parameters.data(), out,
       {.files = {{"preprocessor_config.json", vit_preprocessor_file(vit, config.data.image_fit)}}});
 }
 }  // namespace
@@ -291,9 +292,10 @@ void export_image_run(const std::string& folder, const std::string& out) {
   if (resnet_depth_of(config, format) == 0)
     fail_user("'", folder, "': there is no model folder of its network that other programs read; `linnet export ",
         folder, " --onnx DIR` writes an ONNX file");
-  const TrainedImageModel trained(folder, config, format);
+  const std::unique_ptr<ImageModel> model = make_image_model(config, format);
+  const FlatWeights flat(*model, weights_of(folder));
   const OutputFolder made(out);
-  save_torchvision(out + "/model.safetensors", trained.layout, trained.parameters.data());
+  save_torchvision(out + "/model.safetensors", flat.layout, flat.parameters.data());
   format.save(out);
 }
 

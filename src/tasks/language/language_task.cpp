@@ -114,13 +114,12 @@ TaskEvaluation evaluate_language_model(
 void export_language_model(const OpenedLanguageModel& opened, const std::string& out) {
   const PretrainedTokenizer* tokenizer = opened.coder->pretrained();
   if (!opened.is_run && !tokenizer) fail_user("'", opened.folder, "' holds no tokenizer of a kind that Linnet knows");
-  const ParameterLayout layout(*opened.model);
-  const std::vector<float> parameters = flat_weights(layout, opened.weights());
+  const FlatWeights flat(*opened.model, opened.weights());
   SaveOptions options;
   if (tokenizer) options.files = tokenizer->files();
   if (opened.is_run) options.files.merge(generation_files(opened.folder));
   if (opened.pretrained) {
-    save_pretrained(*opened.pretrained, layout, parameters.data(), out, options);
+    save_pretrained(*opened.pretrained, flat.layout, flat.parameters.data(), out, options);
   } else {
     const DecoderConfig& own = static_cast<const TextDecoder&>(*opened.model).config;  // runs only have such models
     ConfigFile config = decoder_config_file(opened.model_type, own);
@@ -128,7 +127,7 @@ void export_language_model(const OpenedLanguageModel& opened, const std::string&
     for (const auto& [key, token] :
         {std::pair{"bos_token_id", opened.coder->start()}, {"eos_token_id", opened.coder->separator()}})
       token < 0 ? config.set_null(key) : config.set(key, token);
-    save_pretrained(new_pretrained(config), layout, parameters.data(), out, options);
+    save_pretrained(new_pretrained(config), flat.layout, flat.parameters.data(), out, options);
   }
   if (options.files.empty())
     log_warning("no other program reads a tokenizer of single characters: only configuration and weights are written");

@@ -106,9 +106,8 @@ void export_onnx_run(const std::string& folder, const std::string& out, OnnxPrec
   const int64_t own = model.as<OnnxTextModel>().network().model().opsets.at("");
   if (opset > 0 && opset != own)
     fail_user("the network of '", folder, "' is of opset ", own, ", which an export keeps: leave --opset out");
-  const ParameterLayout layout(*model.module);
-  const std::vector<float> parameters = flat_weights(layout, weights_of(folder));
-  OnnxModel network = model.as<OnnxTextModel>().with_parameters(layout, parameters.data());
+  const FlatWeights flat(*model.module, weights_of(folder));
+  OnnxModel network = model.as<OnnxTextModel>().with_parameters(flat.layout, flat.parameters.data());
   set_precision(network, precision);
   const OutputFolder made(out);
   write_onnx(network, path_in(out, "model.onnx"));

@@ -157,10 +157,9 @@ void export_translation_run(const std::string& folder, const std::string& out) {
   if (!opened.pretrained)
     fail_user("the Transformer of run '", folder,
         "' has no form that other programs load; architecture = \"t5\" or \"marian\" has");
-  const ParameterLayout layout(*opened.model);
-  std::vector<float> parameters = flat_weights(layout, opened.weights());
+  FlatWeights flat(*opened.model, opened.weights());
   if (const auto* marian = dynamic_cast<const Transformer*>(opened.model.get()))
-    clear_start_embedding(marian->config, layout, parameters.data());
+    clear_start_embedding(marian->config, flat.layout, flat.parameters.data());
   SaveOptions options{.files = generation_files(folder)};
   bool whole = true;
   for (const auto& tokenizer : {opened.tokenizers.source, opened.tokenizers.target}) {
@@ -169,7 +168,7 @@ void export_translation_run(const std::string& folder, const std::string& out) {
     whole = whole && pretrained != nullptr;
   }
 
-  save_pretrained(*opened.pretrained, layout, parameters.data(), out, options);
+  save_pretrained(*opened.pretrained, flat.layout, flat.parameters.data(), out, options);
   if (!whole)
     log_warning("the run's tokenizer has no form that other programs read: '" + out +
                 "' holds configuration and weights alone");

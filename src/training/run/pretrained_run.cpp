@@ -73,12 +73,6 @@ LoadWeights weights_of(const std::string& folder, const PretrainedModel* model) 
   };
 }
 
-std::vector<float> flat_weights(const ParameterLayout& layout, const LoadWeights& load) {
-  std::vector<float> parameters(layout.parameter_count());
-  load(layout, parameters.data());
-  return parameters;
-}
-
 void refuse_adapters(const std::string& run, const std::vector<AdapterFolder>& adapters) {
   if (adapters.empty()) return;
   fail_user("--adapter reads adapters beside a model folder, and '", run, "' is a run; `linnet export ", run,

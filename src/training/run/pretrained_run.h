@@ -28,7 +28,17 @@ template <class Model> struct Opened : Model {
   LoadWeights weights() const { return weights_of(folder, of_folder()); }
 };
 
-std::vector<float> flat_weights(const ParameterLayout& layout, const LoadWeights& load);
+// All of a model's parameters in one buffer, as exports take them.
+struct FlatWeights {
+  FlatWeights(ParameterLayout of_model, const LoadWeights& load)
+      : layout(std::move(of_model)), parameters(static_cast<size_t>(layout.parameter_count())) {
+    load(layout, parameters.data());
+  }
+  FlatWeights(const Module& module, const LoadWeights& load) : FlatWeights(ParameterLayout(module), load) {}
+
+  ParameterLayout layout;
+  std::vector<float> parameters;
+};
 
 void save_pretrained_assets(
     const std::string& folder, const PretrainedModel& model, const PretrainedTokenizer& tokenizer);

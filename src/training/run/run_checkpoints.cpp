@@ -290,11 +290,10 @@ void export_adapters(const std::string& folder, const std::string& out) {
 
 void export_pretrained_run(const std::string& folder, const std::string& out) {
   const PretrainedModel model = open_run_model(folder);
-  const ParameterLayout layout(*model.module);
-  const std::vector<float> parameters = flat_weights(layout, weights_of(folder));
+  const FlatWeights flat(*model.module, weights_of(folder));
   auto files = open_run_tokenizer(folder)->files();
   files.merge(sentence_files(model_description(folder)));
-  save_pretrained(model, layout, parameters.data(), out, {.files = std::move(files)});
+  save_pretrained(model, flat.layout, flat.parameters.data(), out, {.files = std::move(files)});
   if (const auto scales = read_static_scales(folder)) write_static_scales(out, *scales);
 }
 
