@@ -53,7 +53,8 @@ struct LearnerOptions {
   int threads = 0;
   // Of initial weights and dropout.
   uint64_t seed = 1;
-  // The most bytes to plan; layers are computed again in the backward pass until the step fits. 0: no limit.
+  // The most bytes to plan; layers are computed again in the backward pass until the step fits. Layers are Sequential's
+  // parts, and those of a ModuleList whose calls begin with a ModuleScope. 0: no limit.
   uint64_t memory = 0;
   // Parameters that are frozen, or trained otherwise than the options above say.
   std::vector<TrainingGroup> groups = {};

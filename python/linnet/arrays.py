@@ -19,7 +19,7 @@ def as_numpy(value: typing.Any, name: str) -> Array:
     if isinstance(value, np.ndarray):
         return value
     if hasattr(value, "detach"):  # PyTorch's; NumPy has no bfloat16
-        value = value.detach()
+        value = value.detach().resolve_neg()  # NumPy has no lazy signs either
         if str(value.dtype) == "torch.bfloat16":
             value = value.float()
     if hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] != 1:
@@ -39,6 +39,11 @@ def convert(value: typing.Any, wanted: str | None, name: str) -> Array:
     uint8. Integers that do not fit, fractions where integers are wanted and arrays of a device are errors that call
     the array `name`. A view of `value` where nothing changes."""
     array = as_numpy(value, name)
+    if array.dtype == object and array.ndim == 1 and array.size and hasattr(array[0], "__len__"):
+        try:  # a column of lists or arrays
+            array = np.stack([np.asarray(row) for row in array])
+        except ValueError:
+            pass  # of different sizes: told below
     if array.ndim > _MOST_AXES:
         raise UserError(f"{name} has {array.ndim} axes; there are at most {_MOST_AXES}")
     kind = "f" if array.dtype.name == "bfloat16" else array.dtype.kind

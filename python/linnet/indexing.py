@@ -69,5 +69,5 @@ def sizes(elements: int, wanted: typing.Sequence[int]) -> list[int]:
     rest = elements // known if known > 0 and elements % known == 0 else 0
     found = [int(size) for size in wanted]
     if -1 in found:
-        found[found.index(-1)] = rest
+        found[found.index(-1)] = rest or -1  # which is no size: the error shows what was wanted
     return found

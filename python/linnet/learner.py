@@ -81,8 +81,14 @@ def _evaluation(found: typing.Any) -> Evaluation | None:
     return None if found is None else Evaluation(*found)
 
 
+def _check_name(name: object, what: str) -> None:
+    if not isinstance(name, str):
+        raise UserError(f"{what} have names, and {name!r} is a {type(name).__name__}")
+
+
 def _operands(values: dict[str, typing.Any], what: str) -> dict[str, typing.Any]:
     for name, value in values.items():
+        _check_name(name, what)
         if not isinstance(value, (Tensor, Parameter, LayerParameter)):
             raise UserError(f'"{name}" is a {type(value).__name__}; {what} are tensors')
     return values
@@ -131,6 +137,7 @@ def _rows_of(shapes: list[dict[str, typing.Any]]) -> set[int]:
 
 
 def _type_of(value: typing.Any, name: str) -> tuple[str, tuple[int, ...]]:
+    _check_name(name, "the fields of a batch")
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str):
         return value[0], tuple(value[1])
     return _linnet.array_type(value, name)
@@ -145,14 +152,14 @@ def _named(arrays: typing.Sequence[typing.Any], names: list[str]) -> Batch:
 class Learner:
     """A model with its loss, its optimizer and all of its memory.
 
-    loss: a function whose parameters are named as the fields of batches. It records a graph of Tensors and returns a
-    `linnet.Loss` (such as `cross_entropy(...)`) or a scalar Tensor, alone or as (loss, {"name": tensor}) with outputs
-    for `predict` and metrics. inputs: a Loader, an example batch, or a list of them, one for each shape.
-    optimizer: Sgd, Adam, AdamW, ... . precision: "fp32", "bf16", "int8", "tf32" or "fp16". memory: the most bytes to
-    plan; layers are computed again in the backward pass until the step fits. groups: parameters that are frozen or
-    trained otherwise. shares: learners whose parameters this one has too; what they train is read before each step.
-    One thread uses a learner at a time; several learners may be used by several threads. Raises ShapeError naming the
-    line of the program, UserError and MachineError.
+    loss: a function whose parameters are named as the fields of batches. It records a graph of Tensors and returns
+    a `linnet.Loss` (such as `cross_entropy(...)`) or a scalar Tensor, alone or as (loss, {"name": tensor}) with
+    outputs for `predict` and metrics. inputs: a Loader, an example batch, or a list of them, one for each shape.
+    optimizer: Sgd, Adam, AdamW, ... . precision: "fp32", "bf16", "int8", "tf32" or "fp16". memory: the most bytes
+    to plan; layers of a list or a Sequential are computed again in the backward pass until the step fits. groups:
+    parameters that are frozen or trained otherwise. shares: learners whose parameters this one has too; what they
+    train is read before each step. One thread uses a learner at a time; several learners may be used by several
+    threads. Raises ShapeError naming the line of the program, UserError and MachineError.
     """
 
     def __init__(
@@ -197,6 +204,7 @@ class Learner:
         names, required, takes_all = _parameters_of(loss)
         shapes = _shapes_of(inputs, names)
         given = list(shapes[0]) if shapes else []
+        self._fields = {name for types in shapes for name in types}  # of the example batches
         # Of the first shape, as many as the planned batch has.
         self._rows = next((shape[0] for _, shape in (shapes[0] if shapes else {}).values() if shape), 32)
         # Arrays without names are given in this order.
@@ -280,6 +288,10 @@ class Learner:
         found = _named(arrays, self._names)
         if twice := [name for name in found if name in named]:
             raise UserError(f'"{twice[0]}" is given twice, by its place and by its name')
+        if unknown := [name for name in named if name not in self._fields]:
+            raise UserError(
+                f'there is no field "{unknown[0]}"; the learner was made with {", ".join(sorted(self._fields))}'
+            )
         return {**found, **named}
 
     def step(self, *batch: typing.Any, rate: float, **fields: typing.Any) -> StepResult:
@@ -523,6 +535,8 @@ class Learner:
         else. Raises UserError and ShapeError; then no parameter is changed."""
         from .arrays import convert
 
+        for name in state:
+            _check_name(name, "arrays of a state")
         shapes = {name: tuple(shape) for name, shape, _ in self._core.parameters()}
         filters = self._layouts() if _is_torch(layout) else {}
         report = LoadReport([], [], [name for name in state if name not in shapes], [])
@@ -602,11 +616,12 @@ class Learner:
         open_axes: typing.Mapping[str, typing.Mapping[int, str]] | None = None,
         opset: int = 17,
     ) -> None:
-        """Writes what `outputs` computes, with the weights that evaluation takes, as an ONNX file. The parameters of
-        `outputs` are named as the file's inputs; it returns a tensor, "output" in the file, or a dict of tensors.
-        inputs: an example of each, where they are no fields of the planned batches. open_axes: names of the axes whose
-        sizes stay open, by input, as in {"x": {0: "batch", 1: "length"}}; without any here the first axis is open.
-        opset: 14 to 18. Raises UserError naming the line whose op or sizes the file cannot have."""
+        """Writes what `outputs` computes, with the weights that evaluation takes, as an ONNX file. The parameters
+        of `outputs` are named as the file's inputs; it returns a tensor, "output" in the file, or a dict of
+        tensors. inputs: an example of each, where they are no fields of the planned batches. open_axes: names of
+        the axes whose sizes stay open, by input, as in {"x": {0: "batch", 1: "length"}}; without any here the first
+        axis is open. opset: 14 to 18. int32 fields are int64 inputs of the file. Raises UserError naming the line
+        whose op or sizes the file cannot have."""
         names, _, _ = _parameters_of(outputs)
         known = self._planned[0] if inputs is None else _shapes_of(inputs, names)[0]
         if missing := [name for name in names if name not in known]:

@@ -19,19 +19,25 @@ TensorLike = typing.Union[Tensor, Parameter, LayerParameter]
 
 
 def _parameter(shape: typing.Sequence[int], init: Initializer, buffer: bool) -> Parameter:
+    if not isinstance(init, Initializer):
+        raise UserError(
+            f"init is a {type(init).__name__}; one of linnet.init is wanted, such as linnet.init.constant(0)"
+        )
+    if not hasattr(shape, "__iter__"):
+        raise UserError(f"shape = {shape!r}; a tuple of sizes is wanted, such as ({shape!r},)")
     return typing.cast(Parameter, call(_linnet.parameter, shape=list(shape), init=init, buffer=buffer))
 
 
 def parameter(shape: typing.Sequence[int], init: Initializer | None = None) -> Parameter:
     """An array that training changes; without `init` it begins as Glorot's uniform rule says."""
-    return _parameter(shape, init or _linnet.init_xavier_uniform(), False)
+    return _parameter(shape, _linnet.init_xavier_uniform() if init is None else init, False)
 
 
 def Buffer(shape: typing.Sequence[int], init: Initializer | None = None) -> Parameter:
     """State that is saved and not trained, such as running statistics; zeros without `init`.
     `update_buffer(buffer, x)`, under `if is_training():`, sets what it holds after the step, and what reading it later
     in the loss gives; elements that are not finite stay as they were."""
-    return _parameter(shape, init or _linnet.init_constant(0), True)
+    return _parameter(shape, _linnet.init_constant(0) if init is None else init, True)
 
 
 class Module:

@@ -663,6 +663,15 @@ loader.next()
         subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
+def test_a_column_of_lists_is_an_array_where_they_are_alike() -> None:
+    """As data frames have them."""
+    column = np.empty(2, object)
+    column[:] = [[1, 2], [3, 4]]
+    np.testing.assert_array_equal(ln.Dataset(ids=column)[1]["ids"], [3, 4])
+    column[1] = [3]
+    assert ln.Dataset(ids=column)[1]["ids_length"] == 1
+
+
 def test_fit_and_evaluate_read_arrays_where_they_are() -> None:
     program = """
 import resource

@@ -201,6 +201,13 @@ CALLED: dict[str, typing.Callable[[], typing.Any]] = {
     "input is complex": lambda: ln.Learner(Net(), lambda x: x.sum(), {"x": X.astype(complex)}),
     "input of objects": lambda: ln.Learner(Net(), lambda x: x.sum(), {"x": np.array([object()])}),
     "too many inputs": lambda: ln.Learner(Net(), lambda x: x.sum(), (X, X, X)),
+    "input whose name is a number": lambda: ln.Learner(Net(), lambda x: x.sum(), {3: X}),
+    "output whose name is a number": lambda: ln.Learner(Net(), lambda x: (x.sum(), {0: x}), {"x": X}),
+    "state whose name is a number": lambda: good().load_state_dict({1: X}),  # type: ignore[dict-item]
+    "initializer is a number": lambda: ln.parameter((2,), 0),  # type: ignore[arg-type]
+    "initializer is an array": lambda: ln.parameter((2,), np.ones(2)),  # type: ignore[arg-type]
+    "initializer is a function": lambda: ln.parameter((2,), ln.init.zeros),  # type: ignore[arg-type]
+    "shape is a number": lambda: ln.parameter(4),  # type: ignore[arg-type]
     "precision that is not there": lambda: good(precision="fp4"),
     "device that is not there": lambda: good(device="tpu"),
     "no such option": lambda: good(momentum=1),
@@ -224,6 +231,7 @@ CALLED: dict[str, typing.Callable[[], typing.Any]] = {
     "step of another shape": lambda: good().step(X[:, :2], rate=1),
     "step of another number of rows": lambda: good().step(X[:2], rate=1),
     "step of another name": lambda: good().step(z=X, rate=1),
+    "step with a field that was not planned": lambda: good().step(x=X, w=X, rate=1),
     "step of nothing": lambda: good().step(rate=1),
     "step of None": lambda: good().step(None, rate=1),
     "step of a text": lambda: good().step("x", rate=1),

@@ -11,6 +11,11 @@ nn = torch.nn
 F = torch.nn.functional
 
 
+def test_signs_that_a_tensor_has_put_off() -> None:
+    imaginary = torch.tensor([1 + 2j, 3 - 4j]).conj().imag
+    np.testing.assert_array_equal(ln.Dataset(x=imaginary.reshape(2, 1))[0]["x"], [-2.0])
+
+
 def learner_of(net: ln.Module, **batch: typing.Any) -> ln.Learner:
     def loss(**tensors: ln.Tensor) -> tuple[ln.Tensor, dict[str, ln.Tensor]]:
         answer = net(**tensors)

@@ -338,7 +338,7 @@ At Operand::number() const {
 void add_tensors(nb::module_& module) {
   nb::class_<Tensor> tensor(module, "Tensor",
       "A value of the graph that is being recorded. It has a shape and no numbers: numbers exist when the graph runs. "
-      "Arithmetic broadcasts where one shape is a scalar, a suffix, or a prefix followed by ones of the other.");
+      "Arithmetic broadcasts as NumPy's.");
   add_methods(tensor);
   tensor.def("__repr__", [](nb::handle x) -> std::string {
     try {
