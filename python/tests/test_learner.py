@@ -663,6 +663,13 @@ loader.next()
         subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
+def test_a_norm_that_overflows_is_named() -> None:
+    layer = ln.Linear(3, 1)
+    learner = ln.Learner(layer, lambda x: (1e25 * layer(x)).mean(), {"x": X})
+    with pytest.raises(ln.NumericError, match="the norm of the gradients, whose squares overflow"):
+        learner.fit({"x": X})
+
+
 def test_a_column_of_lists_is_an_array_where_they_are_alike() -> None:
     """As data frames have them."""
     column = np.empty(2, object)

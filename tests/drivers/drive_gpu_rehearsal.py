@@ -91,7 +91,7 @@ def faults(folder, out, driver):
     tests, quick = records(out, "test"), records(out, "quick")
     log = (out / "log.txt").read_text()
     expect(tests["ops_test Rope.*"], "ok")
-    expect(tests["ops_test RandomUniform.*"], "failed (-11)", recording="ok", epilogues="failed (-11)")
+    expect(tests["ops_test RandomUniform.*"], "failed (-11)", recording="ok", epilogues=None)
     expect(tests["ops_test Softmax.*"], "too slow")
     expect(tests["ops_test Argmax.*"], "failed (1)", recording="failed (1)", epilogues="ok")
     expect(tests["ops_test Argsort.*"], "failed (1)")

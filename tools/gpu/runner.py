@@ -153,8 +153,9 @@ def status_of(code: int | None) -> str:
 
 
 def failures_in(output: str) -> list[str]:
-    return sorted({line.split("]")[1].split(",")[0].split(" (")[0].strip() for line in output.splitlines()
-                   if line.startswith("[  FAILED  ]") and "." in line})
+    """In their order: after an illegal address every later test of the process fails, too."""
+    return list(dict.fromkeys(line.split("]")[1].split(",")[0].split(" (")[0].strip() for line in output.splitlines()
+                              if line.startswith("[  FAILED  ]") and "." in line))
 
 
 class Part:
@@ -210,7 +211,7 @@ class Part:
 
     def again(self, item: str, command: list[str], environment: dict[str, str], failures: list[str], ladder,
               clock: Clock) -> dict[str, str]:
-        """-> what became of it on each rung."""
+        """-> what became of it on each rung, up to the first on which all is well: that names what is at fault."""
         found = {}
         narrow = [f"--gtest_filter={':'.join(failures)}"] if failures else []
         for name, added in ladder:
@@ -219,6 +220,8 @@ class Part:
             code, output = execute([*command, *narrow], environment | added, min(clock.left(), ITEM_SECONDS / 2))
             found[name] = status_of(code)
             self.log(f"{item}, {name}", output)
+            if code == 0 and len(added) == 1:  # the first one changes two things
+                break
         return found
 
     def summary(self, items: list[str]) -> int:
@@ -366,9 +369,13 @@ def quick(folder: Path, build: str, clock: Clock) -> int:
     shown = [("infer", ["infer", "--batches", "1,32", "--lengths", "128", "--seconds", "1"])]
     shown += [(f"profile-{name}", [name, "--precision", "bf16", "--seconds", "1", "--profile"]) for name in PROFILED]
     for name, options in shown:
-        command = [linnet, "bench", *options, "--device", DEVICE]
-        _, output = execute(command, program_environment(), min(ITEM_SECONDS, clock.left()))
-        (folder / f"{name}.txt").write_text(output)
+        command, given, path = [linnet, "bench", *options, "--device", DEVICE], min(ITEM_SECONDS, clock.left()), folder / f"{name}.txt"
+        found, output = execute(command, program_environment(), given)
+        if found == 0 or not path.exists():  # what an earlier call has found stays
+            path.write_text(output)
+        if found != 0:
+            say(f"quick {name}: {status_of(found)}: {shortened(output)[-300:]}")
+            code = code or (NOT_DONE if found is None and given < ITEM_SECONDS else 1)
     return code
 
 
@@ -404,9 +411,11 @@ def test(folder: Path, build: str, clock: Clock) -> int:
 def first(folder: Path, build: str, clock: Clock, more: list[str]) -> int:
     codes = [describe(folder, build, clock), test(folder, build, Clock(0.4 * BUDGET)),
              quick(folder, build, Clock(max(20, min(0.4 * BUDGET, clock.left()))))]
+    # PyTorch's best mode of most rows needs no compiler, whose minutes would take all that is left.
+    modes = [] if "--mode" in more else ["--mode", "eager", "--mode", "captured"]
     for index, (name, precision) in enumerate(FIRST):
         share = clock.left() / (len(FIRST) - index)
-        codes.append(bench(folder, name, precision, Clock(share), ["--rounds", "1", "--seconds", "3", *more]))
+        codes.append(bench(folder, name, precision, Clock(share), ["--rounds", "1", "--seconds", "3", *modes, *more]))
     return max(codes, key=lambda code: (code not in (0, NOT_DONE), code))
 
 

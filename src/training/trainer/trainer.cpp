@@ -231,7 +231,9 @@ std::string Trainer::find_non_finite(int shape) const {
   const Precision precision = options_.passes.precision;
   if (precision == Precision::kF16)
     graph = lower_precision(graph, precision, options_.passes.attention_precision.value_or(precision));
-  return first_non_finite(graph, graph_inputs(graph), {.kernels = KernelSet::kFast, .threads = options_.threads});
+  const InterpreterOptions fast{.kernels = KernelSet::kFast, .threads = options_.threads};
+  const std::string found = first_non_finite(graph, graph_inputs(graph), fast);
+  return found.find("sum_of_squares") == found.npos ? found : "the norm of the gradients, whose squares overflow";
 }
 
 NamedTensors Trainer::graph_inputs(const Graph& graph) const {
