@@ -380,7 +380,8 @@ std::vector<float> Learner::gradient(const std::string& name) {
   State& s = state();
   const Busy busy(s.busy, "a learner");
   const ParameterSlot& slot = s.slot_of(name);
-  if (slot.offset >= s.layout.trained_count()) fail_user("parameter \"", name, "\" has no gradient that is kept: it is frozen, or not stored in fp32");
+  if (slot.offset >= s.layout.trained_count())
+    fail_user("parameter \"", name, "\" has no gradient that is kept: it is frozen, or not stored in fp32");
   if (s.options.accumulate > 1) fail_user("gradients of steps of several micro-batches are not kept");
   if (!s.last_trained) fail_user("there is no step whose gradient is known: none was taken, or evaluation followed");
   std::vector<float> gradient;

@@ -301,7 +301,8 @@ void add_learner(nb::module_& module) {
 }
 
 void add_optimizers(nb::module_& module) {
-  nb::class_<Sgd>(module, "Sgd", "Stochastic gradient descent as torch.optim.SGD has it; biases and norms do not decay.")
+  nb::class_<Sgd>(
+      module, "Sgd", "Stochastic gradient descent as torch.optim.SGD has it; biases and norms do not decay.")
       .def(nb::init<double, double>(), nb::kw_only(), "momentum"_a = 0.0, "weight_decay"_a = 0.0);
   add_adam<Adam>(module, "Adam", 0);
   add_adam<AdamW>(module, "AdamW", 0.01);

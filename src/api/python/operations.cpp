@@ -146,7 +146,8 @@ void add_movement(nb::module_& module) {
       "int32 [...] -> float32 [..., size]: 1 at positions below the length, 0 behind.");
   module.def(
       "gradients", [](Operand y, const std::vector<Operand>& x) { return gradients(y.at(), tensors_of(x)); }, "y"_a,
-      "x"_a, "The derivatives of a scalar y by tensors or parameters, as tensors of the graph; zeros where y does not "
+      "x"_a,
+      "The derivatives of a scalar y by tensors or parameters, as tensors of the graph; zeros where y does not "
       "follow from one.");
   module.def(
       "arange", [](int64_t count) { return arange(count, DType::kF32, python_line()); }, "count"_a,
