@@ -63,14 +63,16 @@ Field<EncoderConfig> positions_after_padding() {
 
 Field<EncoderConfig> rotary_layers_field(double standard_theta) {
   constexpr const char *kKey = "rope_parameters", *kTheta = "rope_theta";
-  return {[=](const ConfigFile& file, EncoderConfig& config) {
-            const ConfigFile rope = file.object(kKey);
-            if (rope.has("rope_type")) rope.choice("rope_type", {"default"});
-            if (file.size("head_dim", config.width / config.heads) * config.heads != config.width)
-              file.fail("\"head_dim\" times \"num_attention_heads\" is not \"hidden_size\"");
-            config.layer_kinds.assign(static_cast<size_t>(config.layers),
-                {.rotary = RotaryConfig{.theta = positive_of(rope, kTheta, standard_theta)}});
-          },
+  return {
+      [=](const ConfigFile& file, EncoderConfig& config) {
+        const ConfigFile rope = file.object(kKey);
+        if (rope.has("rope_type")) rope.choice("rope_type", {"default"});
+        if (file.has("rope_scaling")) file.fail("\"rope_scaling\" is not supported");
+        if (file.size("head_dim", config.width / config.heads) * config.heads != config.width)
+          file.fail("\"head_dim\" times \"num_attention_heads\" is not \"hidden_size\"");
+        config.layer_kinds.assign(static_cast<size_t>(config.layers),
+            {.rotary = RotaryConfig{.theta = positive_of(rope, kTheta, positive_of(file, kTheta, standard_theta))}});
+      },
       [=](const EncoderConfig& config, ConfigFile& file) {
         ConfigFile rope;
         rope.set("rope_type", "default"), rope.set(kTheta, config.layer_kinds.at(0).rotary->theta);

@@ -109,6 +109,20 @@ TEST(ModernBertConfig, RefusesLayersOfAnotherType) {
   EXPECT_PRED2(has_text, refused(layers + 1, "full_attention"), "does not name each layer once");
 }
 
+TEST(RotaryEncoders, HaveTheOldThetaAndNoScaling) {
+  for (const std::string name : {"modernbert_model", "nomic_keys_model", "gte_keys_model"}) {
+    ConfigFile file("tests/golden/pretrained/" + name + "/config.json"), scaling;
+    const auto read = [&] { return find_family_as<EncoderFamily>(file).read(file); };
+    if (name != "modernbert_model") {
+      file.erase("rope_parameters"), file.set("rope_theta", 500.0);
+      EXPECT_EQ(read().layer_kinds[0].rotary->theta, 500) << name;
+    }
+    scaling.set("rope_type", "linear"), scaling.set("factor", 3.0);
+    file.set("rope_scaling", scaling);
+    EXPECT_PRED2(has_text, error_of([&] { read(); }), "\"rope_scaling\" is not supported");
+  }
+}
+
 TEST(NomicConfig, HasTheDefaultActivationOfTransformers) {
   ConfigFile file("tests/golden/pretrained/nomic_keys_model/config.json");
   file.erase("hidden_act");

@@ -15,6 +15,7 @@ Field<EncoderConfig> layer_kinds() {
   return {[=](const ConfigFile& file, EncoderConfig& config) {
             const int64_t every = file.size("global_attn_every_n_layers", 3),
                           window = file.size("local_attention", 128);
+            if (file.has("rope_scaling")) file.fail("\"rope_scaling\" is not supported");
             const auto theta = [&](const char* type, const char* old_key, double standard) {
               const ConfigFile rope = file.object("rope_parameters").object(type);
               rope.choice("rope_type", {"default"});

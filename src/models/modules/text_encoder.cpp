@@ -1,4 +1,5 @@
 #include "models/modules/text_encoder.h"
+#include <numeric>
 #include "base/fail.h"
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
@@ -108,7 +109,8 @@ Tensor first_state(Tensor states) { return reshape(slice(states, 1, 0, 1), {stat
 Tensor mean_state(Tensor states, Tensor lengths, int64_t heads) {
   const int64_t batch = states.dim(0), width = states.dim(2);
   const Tensor query = fill(*states.graph, {states.type().dtype, {batch, 1, width}}, 0);
-  return reshape(attention(query, states, states, {.heads = heads, .lengths = lengths}), {batch, width});
+  const int64_t dividing = std::gcd(heads, width);  // a T5 may have heads that do not divide its width
+  return reshape(attention(query, states, states, {.heads = dividing, .lengths = lengths}), {batch, width});
 }
 
 TokenConvolution::TokenConvolution(Module* parent, std::string name, const EncoderConfig& config)
