@@ -205,6 +205,12 @@ inline constexpr OnnxFunctionRow kOnnxFunctions[] = {{"Abs", Scalar::kAbs, 1}, {
 using OnnxLower = void (*)(OnnxLowering&);
 // Null: none; the op is exported as its decomposition, if it has one.
 OnnxLower find_onnx_lowering(std::string_view op);
+// Those of attention.cpp.
+void lower_attention(OnnxLowering& to);
+void lower_distance_buckets(OnnxLowering& to);
+void lower_mask_scores(OnnxLowering& to);
+void lower_permute(OnnxLowering& to);
+void lower_rope(OnnxLowering& to);
 
 OnnxElement onnx_element(DType dtype);
 }  // namespace linnet

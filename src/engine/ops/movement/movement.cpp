@@ -1,9 +1,7 @@
 #include "engine/ops/movement/movement.h"
 #include <algorithm>
-#include <limits>
 #include "base/numbers.h"
 #include "engine/kernels/parallel.h"
-#include "engine/kernels/stored_floats.h"
 #include "engine/ops/broadcast.h"
 #include "engine/ops/reduce/reduce.h"
 
@@ -65,23 +63,6 @@ std::vector<TensorType> infer_broadcast(const InferArgs& args) {
   const Shape& shape = args.attrs.as<BroadcastAttrs>().shape;
   expect(find_broadcast(args.in[0].shape, shape).has_value(), "cannot broadcast ", args.in[0].shape, " to ", shape);
   return {{args.in[0].dtype, shape}};
-}
-
-std::vector<TensorType> infer_movement_fill(const InferArgs& args) { return {args.attrs.as<FillAttrs>().type}; }
-
-std::vector<TensorType> infer_literal(const InferArgs& args) {
-  const auto& attrs = args.attrs.as<LiteralAttrs>();
-  expect(attrs.words.size() == ceil_div(attrs.type.bytes(), sizeof(uint64_t)), attrs.words.size(),
-      " words of data for ", attrs.type);
-  return {attrs.type};
-}
-
-std::vector<TensorType> infer_cast(const InferArgs& args) {
-  const DType from = args.in[0].dtype, dtype = args.attrs.as<CastAttrs>().dtype;
-  const auto fits = [](DType one, DType other) { return one != DType::kBF16 || other == DType::kF32; };
-  expect(from == dtype || (fits(from, dtype) && fits(dtype, from)), "got ", args.in[0], ", cannot become ",
-      dtype_name(dtype));
-  return {{dtype, args.in[0].shape}};
 }
 
 std::vector<Tensor> gradient_split(const GradientArgs& args) {
@@ -251,95 +232,10 @@ void run_permute(const KernelArgs& args) {
   copy_view(args.out[0].shape(), args.in[0], 0, strides, args.out[0], 0, args.out[0].strides, args.pool);
 }
 
-// Calls body.operator()<T>() with the type of an element, for bf16 uint16_t.
-template <class Body> void with_type(DType dtype, Body&& body) {
-  switch (dtype) {
-    case DType::kF32: return body.template operator()<float>();
-    case DType::kF64: return body.template operator()<double>();
-    case DType::kI32: return body.template operator()<int32_t>();
-    case DType::kU8: return body.template operator()<uint8_t>();
-    case DType::kBF16: return body.template operator()<uint16_t>();
-  }
-}
-
 void run_broadcast(const KernelArgs& args) {
   const TensorView &in = args.in[0], &out = args.out[0];
   const Shape strides = repeated_strides(in.shape(), in.strides, out.shape());
   copy_view(out.shape(), in, 0, strides, out, 0, out.strides, args.pool);
-}
-
-void run_movement_fill(const KernelArgs& args) {
-  const double value = args.attrs<FillAttrs>().value;
-  const TensorView& out = args.out[0];
-  with_type(out.type.dtype, [&]<class T>() {
-    T element;
-    if constexpr (std::is_same_v<T, uint16_t>) element = Bfloat16(static_cast<float>(value)).bits;
-    else element = static_cast<T>(value);
-    std::fill_n(out.as<T>(), out.elements(), element);
-  });
-}
-
-void run_literal(const KernelArgs& args) {
-  const auto& attrs = args.attrs<LiteralAttrs>();
-  if (attrs.type.bytes() > 0) std::memcpy(args.out[0].data, attrs.words.data(), attrs.type.bytes());
-}
-
-// Rounds like a GPU: unlike round_to_bf16 of the products, denormals stay.
-uint16_t bf16_bits(float x) {
-  const auto bits = std::bit_cast<uint32_t>(x);
-  if (x != x) return static_cast<uint16_t>(bits >> 16 | 0x40);
-  return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
-}
-
-// To whole numbers towards zero, clamped; NaN becomes 0.
-template <class To, class From> To converted(From x) {
-  if constexpr (std::is_same_v<From, uint16_t>) {
-    return converted<To>(std::bit_cast<float>(static_cast<uint32_t>(x) << 16));
-  } else if constexpr (std::is_same_v<To, uint16_t>) {
-    return bf16_bits(static_cast<float>(x));
-  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
-    if (x != x) return 0;
-    const auto limited = std::clamp(static_cast<double>(x), static_cast<double>(std::numeric_limits<To>::lowest()),
-        static_cast<double>(std::numeric_limits<To>::max()));
-    return static_cast<To>(limited);
-  } else {
-    return static_cast<To>(x);
-  }
-}
-
-void run_cast(const KernelArgs& args) {
-  const TensorView &in = args.in[0], &out = args.out[0];
-  for_ranges(args.pool, out.elements(), 2, [&](int64_t begin, int64_t end) {
-    with_type(in.type.dtype, [&]<class From>() {
-      with_type(out.type.dtype, [&]<class To>() {
-        constexpr bool has_bf16 = std::is_same_v<From, uint16_t> || std::is_same_v<To, uint16_t>;
-        if constexpr (std::is_same_v<From, To>)
-          std::copy(in.as<const To>() + begin, in.as<const To>() + end, out.as<To>() + begin);
-        else if constexpr (!has_bf16 || std::is_same_v<From, float> || std::is_same_v<To, float>)
-          std::transform(
-              in.as<const From>() + begin, in.as<const From>() + end, out.as<To>() + begin, converted<To, From>);
-      });
-    });
-  });
-}
-
-bool casts_storage(const KernelQuery& query) {
-  const DType from = query.in[0].dtype, to = query.out[0].dtype;
-  return (from == DType::kBF16 && to == DType::kF32) || (from == DType::kF32 && to == DType::kBF16);
-}
-
-void run_storage_cast(const KernelArgs& args) {
-  convert_floats(args.out[0].elements(), stored(args.in[0]), mutable_stored(args.out[0]), args.pool);
-}
-
-void run_round_half(const KernelArgs& args) {
-  round_to_half(args.in[0].elements(), args.in[0].as<float>(), args.out[0].as<float>(), args.pool);
-}
-
-void run_round_half_reference(const KernelArgs& args) {
-  for_float(args.in[0].type.dtype, [&]<class T>() {
-    for (int64_t i = 0; i < args.in[0].elements(); ++i) args.out[0].as<T>()[i] = round_to_half(args.in[0].as<T>()[i]);
-  });
 }
 }  // namespace
 
@@ -388,20 +284,6 @@ const OpDef kBroadcast{.name = "broadcast",
     },
     .algebra = always<Algebra::kMove>,
     .storage = moved};
-const OpDef kFill{.name = "fill", .infer = takes<0, infer_movement_fill>, .gradient = no_gradient};
-const OpDef kLiteral{.name = "literal", .infer = takes<0, infer_literal>, .gradient = no_gradient};
-const OpDef kCast{
-    .name = "cast", .infer = takes<1, infer_cast>, .gradient = [](const GradientArgs& args) -> std::vector<Tensor> {
-      const DType from = args.in[0].type().dtype;
-      if (!is_float(from) || !is_float(args.out[0].type().dtype)) return {Tensor{}};
-      return {cast(args.out_grad[0], from)};
-    }};
-
-const OpDef kRoundHalf{.name = "round_half",
-    .infer = infer_same_float,
-    .may_overwrite = overwrites_any,
-    .algebra = always<Algebra::kElementwise>,
-    .cheap = true};
 
 Tensor reshape(At x, Shape shape) {
   for (const int64_t size : shape.sizes())
@@ -473,49 +355,10 @@ std::vector<int> named_axes_last(const std::vector<bool>& named) {
   return order;
 }
 
-Tensor fill(Graph& graph, TensorType type, double value, SourceLine where) {
-  return graph.add_one(kFill, {}, FillAttrs{type, value}, where);
-}
-
-Tensor literal(Graph& graph, TensorType type, const void* elements, SourceLine where) {
-  LiteralAttrs attrs{.type = type};
-  attrs.words.resize(ceil_div(type.bytes(), sizeof(uint64_t)));
-  if (type.bytes() > 0) std::memcpy(attrs.words.data(), elements, type.bytes());
-  return graph.add_one(kLiteral, {}, std::move(attrs), where);
-}
-
-Tensor literal(Graph& graph, TensorType type, const std::vector<double>& values) {
-  if (type.dtype == DType::kF64) return literal(graph, type, values.data());
-  const std::vector<float> floats(values.begin(), values.end());
-  return literal(graph, type, floats.data());
-}
-
-Tensor counted_positions(Tensor tokens) {
-  const Shape shape = tokens.shape();
-  const std::vector<int32_t> positions = mapped<int32_t>(shape.elements(), [&](int64_t i) { return i % shape[-1]; });
-  return literal(*tokens.graph, {DType::kI32, shape}, positions.data());
-}
-
-Tensor cast(At x, DType dtype) {
-  if (x.value.type().dtype == dtype) return x.value;
-  const Node* producer = producer_of(x.value);
-  if (is(producer, kCast) && x.value.type().dtype == DType::kF64) {  // f64 holds the numbers of all other types
-    const Tensor before{x.value.graph, producer->in[0]};
-    if (before.type().dtype == dtype) return before;
-  }
-  return op_result(kCast, x, {}, CastAttrs{dtype});
-}
-
-Tensor round_half(At x) { return op_result(kRoundHalf, x); }
-
 LINNET_KERNELS(stop_gradient, {"reference", copy_first})
 LINNET_KERNELS(reshape, {"reference", copy_first})
 LINNET_KERNELS(split, {"reference", run_split})
 LINNET_KERNELS(concat, {"reference", run_concat})
 LINNET_KERNELS(permute, {"reference", run_permute})
 LINNET_KERNELS(broadcast, {"reference", run_broadcast})
-LINNET_KERNELS(fill, {"reference", run_movement_fill})
-LINNET_KERNELS(literal, {"reference", run_literal})
-LINNET_KERNELS(cast, {"convert", run_storage_cast, casts_storage}, {"reference", run_cast})
-LINNET_KERNELS(round_half, {"simd", run_round_half, all_f32}, {"reference", run_round_half_reference})
 }  // namespace linnet

@@ -2,7 +2,10 @@
 #include <unistd.h>
 #include <filesystem>
 #include "base/error.h"
+#include "base/files.h"
+#include "data/text/pipeline/tokenizer_json.h"
 #include "data/text/trained_tokenizers.h"
+#include "error_of.h"
 
 namespace linnet {
 namespace {
@@ -48,6 +51,30 @@ TEST(WordPieceTrainer, RareCharactersGoFirstWhereTheVocabularyIsSmall) {
   EXPECT_EQ(pieces_of(*tokenizer, "z"), (Pieces{"[CLS]", "[UNK]", "[SEP]"}));
   EXPECT_NE(pieces_of(*tokenizer, "a"), (Pieces{"[CLS]", "[UNK]", "[SEP]"}));
   EXPECT_THROW(train_wordpiece({" ", ""}, {}), Error);
+}
+
+TEST(BpeTrainer, LearnsTheMostFrequentPairsFirst) {
+  BpeTrainer trainer({.vocab_size = 260});
+  trainer.add("abab abab abc abc\n");
+  const auto tokenizer = trainer.train();
+  EXPECT_EQ(tokenizer->vocab_size(), 260);
+  EXPECT_EQ(tokenizer->piece(256), "ab");  // 6 times
+  EXPECT_EQ(tokenizer->roles().end, 259);
+  const std::string text = "abab abc \xFF 世界\r\n";
+  EXPECT_EQ(tokenizer->decode(tokenizer->encode(text)), text);
+}
+
+TEST(BpeTrainer, TheSameTextGivesTheSameTokenizer) {
+  const std::string text = read_file("README.md");
+  const auto train = [&] {
+    BpeTrainer trainer({.vocab_size = 700});
+    trainer.add(text);
+    const auto tokenizer = trainer.train();
+    return dynamic_cast<PipelineTokenizer&>(*tokenizer).to_json();
+  };
+  EXPECT_EQ(train(), train());
+  EXPECT_NE(error_of([] { BpeTrainer({.vocab_size = 200}); }), "no error");
+  EXPECT_EQ(error_of([] { BpeTrainer({}).train(); }), "the training text is empty");
 }
 }  // namespace
 }  // namespace linnet
