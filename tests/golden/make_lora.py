@@ -36,6 +36,14 @@ CASES = {
     # Queries, keys and values are one tensor, head by head.
     "gpt_neox": ("gpt_neox", "GPTNeoXForCausalLM", dict(task_type="CAUSAL_LM", r=3, lora_alpha=6,
                                                         target_modules=["query_key_value", "dense_4h_to_h"])),
+    # Magnitudes, a head with an adapter, embeddings trained in full.
+    "llama_dora": ("llama", "LlamaForCausalLM",
+                   dict(task_type="CAUSAL_LM", r=2, lora_alpha=6, use_dora=True, modules_to_save=["embed_tokens"],
+                        target_modules=r".*\.(q_proj|down_proj)|lm_head")),
+    # The pooler has an adapter, layers have ranks and alphas of their own, biases are trained.
+    "bert_all": ("bert_classifier", "BertForSequenceClassification",
+                 dict(task_type="SEQ_CLS", r=2, lora_alpha=8, target_modules="all-linear", bias="all",
+                      rank_pattern={"query": 3}, alpha_pattern={"layer.1.intermediate.dense": 5})),
 }
 
 
@@ -47,7 +55,7 @@ def make(name, folder, architecture, settings):
     adapted = peft.get_peft_model(model, peft.LoraConfig(**settings))
     with torch.no_grad():
         for key, parameter in adapted.named_parameters():
-            if "lora_" in key or "modules_to_save" in key:
+            if parameter.requires_grad:
                 parameter.copy_(torch.randn_like(parameter) * 0.3)
     out = os.path.join(HERE, "lora", name)
     shutil.rmtree(out, ignore_errors=True)

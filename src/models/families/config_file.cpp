@@ -148,6 +148,8 @@ bool ConfigFile::is_empty(const std::string& key) const {
   return value && (value->is_object() || value->is_array()) && value->size() == 0;
 }
 
+std::vector<std::string> ConfigFile::keys() const { return mapped(json_.items(), &Json::Member::key); }
+
 size_t ConfigFile::count(const std::string& key) const {
   const Json* value = find(key);
   return value && (value->is_object() || value->is_array()) ? value->size() : 0;

@@ -36,6 +36,7 @@ class ConfigFile {
   std::vector<std::vector<int64_t>> integer_lists(const std::string& key) const;  // empty when absent
   ConfigFile object(const std::string& key) const;                                // {} when absent
   std::vector<ConfigFile> objects(const std::string& key) const;  // a list of objects; empty when absent
+  std::vector<std::string> keys() const;                          // in order
   size_t count(const std::string& key) const;                     // members of an object or list; 0 for anything else
   bool is_empty(const std::string& key) const;                    // a list or an object of nothing
 

@@ -1,5 +1,6 @@
 #include "models/families/lora.h"
 #include <cctype>
+#include <cstring>
 #include <set>
 #include "base/fail.h"
 #include "base/files.h"
@@ -9,10 +10,13 @@
 #include "models/families/binding.h"
 #include "models/families/pretrained.h"
 #include "models/nn/layers.h"
+#include "models/nn/parameter_file.h"
 
 namespace linnet {
 namespace {
 constexpr const char *kWeight = ".weight", *kAllLinear = "all-linear";
+constexpr const char* kBase = "base_model.model.";
+constexpr const char *kLoraA = ".lora_A.weight", *kLoraB = ".lora_B.weight", *kMagnitude = ".lora_magnitude_vector";
 
 bool ends_with_name(const std::string& path, const std::string& name) {
   return path == name || path.ends_with("." + name);
@@ -27,6 +31,7 @@ struct Target {
   NameRow row;
   Linear* layer;
   std::string module;  // "bert.encoder.layer.0.attention.self.query"
+  int64_t rows, in;    // of its weight
 };
 
 std::vector<Target> linear_layers(PretrainedModel& model) {
@@ -38,8 +43,10 @@ std::vector<Target> linear_layers(PretrainedModel& model) {
   for (const NameRow& row : model.names.rows) {
     if (row.role != TensorRole::kRequired || !row.tensor.ends_with(kWeight) || !row.parameter.ends_with(kWeight))
       continue;
-    if (Linear* layer = find_or(layers, without(row.parameter, kWeight), nullptr))
-      targets.push_back({row, layer, without(row.tensor, kWeight)});
+    if (Linear* layer = find_or(layers, without(row.parameter, kWeight), nullptr)) {
+      const Shape& weight = layer->weight.spec().shape;
+      targets.push_back({row, layer, without(row.tensor, kWeight), row.rows > 0 ? row.rows : weight[0], weight[1]});
+    }
   }
   return targets;
 }
@@ -56,32 +63,40 @@ std::string names_of(const std::vector<Target>& targets) {
   return joined(names);
 }
 
-std::vector<Target> chosen(
-    const PretrainedModel& model, const std::vector<Target>& layers, const std::vector<std::string>& names) {
-  std::vector<Target> result;
-  for (const std::string& name : names)
-    if (name != kAllLinear &&
-        std::ranges::none_of(layers, [&](const Target& layer) { return ends_with_name(layer.module, name); }))
+// Without a head, modules have no prefix, unlike the family's tables.
+std::string peft_name(const PretrainedModel& model, const std::string& tensor) {
+  const std::string& prefix = model.names.prefix;
+  const bool bare = model.head == ModelHead::kNone && tensor.starts_with(prefix);
+  return kBase + (bare ? tensor.substr(prefix.size()) : tensor);
+}
+
+// Fills options.layers by options.targets. User error listing the layers if one names none.
+void choose_layers(PretrainedModel& model, LoraOptions& options) {
+  const std::vector<Target> layers = linear_layers(model);
+  for (const std::string& name : options.targets) {
+    bool is_there = false;
+    for (const Target& layer : layers) {
+      if (name != kAllLinear && !ends_with_name(layer.module, name)) continue;
+      is_there = true;
+      if (options.rank > std::min(layer.rows, layer.in))
+        fail_user("lora.rank = ", options.rank, " is above the smaller side of ", layer.module, ".weight ",
+            Shape{layer.rows, layer.in}.text());
+      options.layers[peft_name(model, layer.module)] = {options.rank, options.scale(), false};
+    }
+    if (!is_there)
       fail_user("lora.targets: a model of type ", model.family->model_type, " has no linear layer \"", name,
           "\"; it has ", names_of(layers));
-  for (const Target& layer : layers)
-    if (std::ranges::any_of(
-            names, [&](const std::string& name) { return name == kAllLinear || ends_with_name(layer.module, name); }))
-      result.push_back(layer);
-  return result;
+  }
 }
 
 // `ending`: ".<name>" for one of several sets.
 void add_to_layers(PretrainedModel& model, const LoraOptions& options, int64_t set, const std::string& ending) {
-  const std::vector<Target> layers = linear_layers(model);
-  for (const Target& target : chosen(model, layers, options.targets)) {
-    const Shape& weight = target.layer->weight.spec().shape;
-    const int64_t rows = target.row.rows > 0 ? target.row.rows : weight[0], in = weight[1];
-    if (options.rank > std::min(rows, in))
-      fail_user("lora.rank = ", options.rank, " is above the smaller side of ", target.module, ".weight ",
-          Shape{rows, in}.text());
+  for (const Target& target : linear_layers(model)) {
+    const auto own = options.layers.find(peft_name(model, target.module));
+    if (own == options.layers.end() || own->second.has_magnitude) continue;
     const std::string part = part_name(target.module) + ending;
-    target.layer->low_rank.add(*target.layer, part, target.row.first_row, rows, in, options.rank, options.scale(), set);
+    target.layer->low_rank.add(
+        *target.layer, part, target.row.first_row, target.rows, target.in, own->second.rank, options.scale(), set);
     for (const char* side : {".lora_A", ".lora_B"})
       model.names.add(target.module + side + ending + kWeight, target.layer->path() + side + "." + part,
           TensorForm::kSame, TensorRole::kAdapter);
@@ -92,7 +107,6 @@ void add_to_layers(PretrainedModel& model, const LoraOptions& options, int64_t s
 
 constexpr const char *kConfigName = "adapter_config.json", *kWeightsName = "adapter_model.safetensors",
                      *kPickledName = "adapter_model.bin";
-constexpr const char* kBase = "base_model.model.";
 // Metadata of a classifier's weights: a JSON list of names, and what models/families/config_file.h has of classifiers.
 constexpr const char *kClassesEntry = "linnet.classes", *kProblemEntry = "linnet.problem_type",
                      *kPairsEntry = "linnet.text_pairs", *kNoAnswerEntry = "linnet.may_lack_answers";
@@ -111,20 +125,13 @@ std::optional<ModelHead> head_of_adapters(const ConfigFile& config) {  // empty:
   return std::nullopt;
 }
 
-// Without a head, modules have no prefix, unlike the family's tables.
-std::string peft_name(const PretrainedModel& model, const std::string& tensor) {
-  const std::string& prefix = model.names.prefix;
-  const bool bare = model.head == ModelHead::kNone && tensor.starts_with(prefix);
-  return kBase + (bare ? tensor.substr(prefix.size()) : tensor);
-}
-
 // PEFT's word for the head of a classifier of texts; null: it is none.
 const char* classifier_word(const PretrainedModel& model) {
   const auto* row = find_item(kTaskTypes, model.head, &std::pair<ModelHead, const char*>::first);
   return model.family->kind == FamilyKind::kEncoder && row ? row->second : nullptr;
 }
 
-// Adapters, and heads trained beside them: those of a classifier, which begin with random values.
+// Whether save_adapters() writes it: adapters, and the head of a classifier, which begins with random values.
 bool is_in_file(const PretrainedModel& model, const NameRow& row) {
   if (row.role == TensorRole::kAdapter) return true;
   return row.role == TensorRole::kHead && classifier_word(model);
@@ -186,6 +193,17 @@ PretrainedModel open_with_sets(
   return model;
 }
 
+// "alpha_pattern" gives the alpha of some layers, by the ends of their names. PEFT also takes expressions there.
+double alpha_of(const ConfigFile& config, const std::string& layer, double otherwise) {
+  const ConfigFile pattern = config.object("alpha_pattern");
+  for (const std::string& key : pattern.keys()) {
+    if (key.find_first_of("*+?[](){}|\\^$") != key.npos)
+      config.fail("\"alpha_pattern\" has ", quoted(key), ", and Linnet reads plain names of layers");
+    if (ends_with_name(layer, key)) return pattern.number(key, otherwise);
+  }
+  return otherwise;
+}
+
 // Reads what save_adapters() wrote with a classifier's adapters; PEFT has no field for it.
 void name_classes(PretrainedModel& model, const std::string& adapters) {
   const auto file = open_adapters(adapters);
@@ -241,6 +259,7 @@ std::optional<LoraOptions> read_lora_options(const ConfigFile& config) {
 void add_adapters(PretrainedModel& model, const LoraOptions& options) {
   model.lora = options;
   if (options.targets.empty()) model.lora->targets = {kAllLinear};
+  if (options.layers.empty()) choose_layers(model, *model.lora);
   add_to_layers(model, *model.lora, LowRank::kAlways, "");
   write_lora_options(*model.lora, model.config);
 }
@@ -250,21 +269,14 @@ void merge_adapters(const PretrainedModel& model, const ParameterLayout& layout,
   const std::vector<BoundRow> rows = bind_names(model.names, layout);
   std::map<std::string, const BoundRow*> by_tensor;
   for (const BoundRow& row : rows) by_tensor[row.row->tensor] = &row;
-  const auto scale = static_cast<float>(model.lora->scale());
   for (const BoundRow& a : rows) {
     const std::string& name = a.row->tensor;
-    if (a.row->role != TensorRole::kAdapter || !name.ends_with(".lora_A.weight")) continue;
-    const std::string module = without(name, ".lora_A.weight");
-    const BoundRow &b = *by_tensor.at(module + ".lora_B.weight"), &weight = *by_tensor.at(module + kWeight);
-    const int64_t rank = a.shape[0], in = a.shape[1], out = b.shape[0];
-    std::vector<double> sum(in);
-    for (int64_t row = 0; row < out; ++row) {
-      std::ranges::fill(sum, 0);
-      for (int64_t r = 0; r < rank; ++r)
-        for (int64_t i = 0; i < in; ++i)
-          sum[i] += static_cast<double>(parameters[b.offset + row * rank + r]) * parameters[a.offset + r * in + i];
-      for (int64_t i = 0; i < in; ++i) parameters[weight.offset + row * in + i] += scale * static_cast<float>(sum[i]);
-    }
+    if (a.row->role != TensorRole::kAdapter || !name.ends_with(kLoraA)) continue;
+    const std::string module = without(name, kLoraA);
+    const BoundRow &b = *by_tensor.at(module + kLoraB), &weight = *by_tensor.at(module + kWeight);
+    const int64_t rank = a.shape[0];
+    merge_low_rank({b.shape[0], a.shape[1]}, parameters + a.offset, parameters + b.offset, rank, model.lora->scale(),
+        nullptr, parameters + weight.offset);
   }
 }
 
@@ -272,25 +284,22 @@ LoraOptions read_adapter_options(const std::string& folder) {
   if (!file_exists(folder)) fail_user("there is no folder '", folder, "'");
   const ConfigFile config(path_in(folder, kConfigName));
   config.choice("peft_type", {"LORA"});
-  config.choice("bias", {"none"});
-  config.require_flag("use_dora", false);
-  for (const char* key : {"rank_pattern", "alpha_pattern"})
-    if (config.count(key) > 0) config.fail("\"", key, "\" is not supported: one rank and alpha for all");
   // The others, such as PiSSA's, also change the base model's weights whenever PEFT loads the adapter.
   if (config.is_text("init_lora_weights"))
     config.choice("init_lora_weights", {"gaussian", "eva", "orthogonal", "mica"});
-  for (const char* key : {"layers_to_transform", "layer_replication", "trainable_token_indices", "target_parameters",
-           "alora_invocation_tokens"})
+  for (const char* key :
+      {"layer_replication", "trainable_token_indices", "target_parameters", "alora_invocation_tokens"})
     if (config.has(key) && !config.is_empty(key)) config.fail("\"", key, "\" is not supported");
   LoraOptions options{.rank = config.size("r", 8), .alpha = config.number("lora_alpha", 8)};
   options.rank_stabilized = config.flag("use_rslora", false);
-  if (config.is_text("target_modules")) {
-    if (config.text("target_modules") != kAllLinear)
-      config.fail("\"target_modules\" is a pattern; Linnet reads a list of names, or \"all-linear\"");
-    options.targets = {kAllLinear};
-  } else {
-    options.targets = config.texts("target_modules");
-    if (options.targets.empty()) config.fail("\"target_modules\" names no layers");
+  const auto file = open_adapters(folder);
+  for (const TensorEntry& entry : file->entries()) {
+    if (!entry.name.ends_with(kLoraA) || entry.type.shape.rank() != 2 || entry.type.shape[0] == 0) continue;
+    const std::string layer = without(entry.name, kLoraA);
+    LoraOptions own = options;
+    own.rank = entry.type.shape[0], own.alpha = alpha_of(config, layer, options.alpha);
+    options.layers[layer] = {own.rank, own.scale(), file->find(layer + kMagnitude) != nullptr};
+    options.targets.push_back(layer);
   }
   return options;
 }
@@ -347,6 +356,9 @@ PretrainedModel open_with_adapters(
   const ParameterLayout layout(*model.module);
   const std::vector<BoundRow> rows = bind_names(model.names, layout);
   const AdapterFiles files(model, rows);  // checks them
+  if (!contains(model.names.rows, TensorRole::kAdapter, &NameRow::role) && ParameterFile::open(folder))
+    fail_user("'", adapters[0].folder, "' changes weights of the model, and those of '", folder,
+        "' are packed: merge it (`linnet convert MODEL OUT --merge ADAPTER`), then pack the result");
   if (model.lora) name_classes(model, adapters[0].folder);
   return model;
 }
@@ -359,32 +371,81 @@ AdapterFiles::~AdapterFiles() = default;
 
 void AdapterFiles::add(const PretrainedModel& model, const std::vector<BoundRow>& rows, const AdapterFolder& adapter) {
   const TensorFile& file = *files_.emplace_back(open_adapters(adapter.folder));
-  const std::string ending = are_chosen(model.adapters) ? "." + set_name(adapter) : "";
+  const LoraOptions options = read_adapter_options(adapter.folder);
+  const bool is_chosen = are_chosen(model.adapters);
+  const std::string ending = (is_chosen ? "." + set_name(adapter) : "") + kWeight;
+  std::map<std::string, const BoundRow*> places;  // by the file's names
   for (const BoundRow& bound : rows) {
-    if (!is_in_file(model, *bound.row)) continue;
-    const std::string& tensor = bound.row->tensor;
-    const bool is_adapter = bound.row->role == TensorRole::kAdapter;
-    if (is_adapter && !tensor.ends_with(ending + kWeight)) continue;  // of another set
-    match(bound, file, peft_name(model, is_adapter ? without(tensor, ending + kWeight) + kWeight : tensor));
+    const auto& [tensor, role] = std::tie(bound.row->tensor, bound.row->role);
+    if (role == TensorRole::kAdapter) {
+      if (!tensor.ends_with(ending)) continue;
+      const std::string name = peft_name(model, without(tensor, ending) + kWeight);
+      if (!file.find(name)) fail_user("'", file.path(), "': tensor ", name, " is missing");
+      places[name] = &bound;
+    } else if (!is_chosen && bound.spec && role != TensorRole::kCopy) {
+      places[peft_name(model, tensor)] = &bound;
+    }
   }
-  for (const TensorEntry& entry : file.entries())
-    if (std::ranges::none_of(matched_, [&](const auto& found) { return found.second == &entry; }))
-      fail_user("'", file.path(), "': the model has no place for tensor ", entry.name);
+  const auto check = [&](const TensorEntry& entry, const Shape& shape) {
+    if (entry.type.shape != shape || !is_float(entry.dtype))
+      fail_user("'", file.path(), "': tensor ", entry.name, " is ", entry.text(), ", expected floats of the shape ",
+          shape.text());
+    return &entry;
+  };
+  for (const TensorEntry& entry : file.entries()) {
+    // With "bias" of all layers PEFT saves that of a module trained in full three times.
+    const auto has = [&](const char* part) { return entry.name.find(part) != entry.name.npos; };
+    if (has(".modules_to_save.") || has(".original_module.")) continue;
+    std::string name = entry.name;
+    replace_all(name, ".base_layer.", ".");
+    const std::string module = name.substr(0, name.find(".lora_"));
+    const auto layer = options.layers.find(module);
+    const bool is_of_layer = layer != options.layers.end() && module != name;
+    if (const BoundRow* place = find_or(places, name, nullptr)) {
+      const double all = options.scale(), own = is_of_layer && name.ends_with(kLoraB) ? layer->second.scale : all;
+      tensors_.push_back({place, check(entry, place->shape), own == all ? 1 : static_cast<float>(own / all)});
+      continue;
+    }
+    const BoundRow* weight = find_or(places, module + kWeight, nullptr);
+    if (!is_of_layer || !weight || weight->shape.rank() != 2)
+      fail_user("'", file.path(), "': the model has no place for tensor ", entry.name,
+          is_chosen ? "; requests choose adapters of linear layers, a folder without a name may have others" : "");
+    if (!name.ends_with(kLoraA)) continue;
+    const bool turned = weight->row->form == TensorForm::kTransposed;
+    const int64_t out = weight->shape[turned], in = weight->shape[!turned], rank = layer->second.rank;
+    const bool has_magnitude = layer->second.has_magnitude;
+    merged_.push_back({weight, check(entry, {rank, in}), check(file.at(module + kLoraB), {out, rank}),
+        has_magnitude ? check(file.at(module + kMagnitude), {out}) : nullptr, layer->second.scale});
+  }
 }
 
-void AdapterFiles::match(const BoundRow& bound, const TensorFile& file, const std::string& name) {
-  const TensorEntry* entry = file.find(name);
-  if (!entry && bound.row->role == TensorRole::kHead) return;
-  if (!entry) fail_user("'", file.path(), "': tensor ", name, " is missing");
-  if (entry->type.shape != bound.shape || !is_float(entry->dtype))
-    fail_user("'", file.path(), "': tensor ", name, " is ", entry->text(), ", expected floats of the shape ",
-        bound.shape.text());
-  matched_.emplace_back(&bound, entry);
-}
-
-void AdapterFiles::read(const ParameterSpec& spec, float* parameters) const {
-  for (const auto& [bound, entry] : matched_)
-    if (bound->spec == &spec) read_tensor(*bound, entry->dtype, entry->data, parameters);
+void AdapterFiles::read(const ParameterLayout& layout, const ParameterSlot& slot, float* parameters) const {
+  const auto check = [&](const TensorEntry& entry) {
+    if (layout.is_in_blocks(slot))
+      fail_user("adapter tensor ", entry.name, " changes a weight that stays in the blocks of its file; ",
+          "--quantize none reads it as floats");
+  };
+  for (const auto& [bound, entry, factor] : tensors_) {
+    if (bound->spec != &slot.spec) continue;
+    check(*entry);
+    read_tensor(*bound, entry->dtype, entry->data, parameters);
+    if (factor != 1)
+      for (int64_t i = 0; i < bound->shape.elements(); ++i) parameters[bound->offset + i] *= factor;
+  }
+  for (const auto& [weight, a, b, magnitude, scale] : merged_) {
+    if (weight->spec != &slot.spec) continue;
+    check(*a);
+    const auto values_of = [&](const TensorEntry& entry, bool by_heads) {
+      NameRow row = *weight->row;
+      row.form = by_heads && row.form == TensorForm::kByHeads ? row.form : TensorForm::kSame;
+      std::vector<float> values(entry.type.shape.elements());
+      read_tensor({&row, &slot.spec, 0, entry.type.shape}, entry.dtype, entry.data, values.data());
+      return values;
+    };
+    const std::vector<float> lengths = magnitude ? values_of(*magnitude, true) : std::vector<float>();
+    merge_low_rank({b->type.shape[0], a->type.shape[1]}, values_of(*a, false).data(), values_of(*b, true).data(),
+        a->type.shape[0], scale, magnitude ? lengths.data() : nullptr, parameters + weight->offset);
+  }
 }
 
 void save_adapters(const PretrainedModel& model, const ParameterLayout& layout,

@@ -3,6 +3,7 @@
 // ("modules_to_save"), such as a new classifier.
 #pragma once
 #include <functional>
+#include <map>
 #include <optional>
 #include "models/families/config_file.h"
 
@@ -17,6 +18,14 @@ struct LoraOptions {
   std::vector<std::string> targets = {};
   bool rank_stabilized = false;  // alpha / sqrt(rank) instead (Kalajdzievski 2023)
 
+  // An adapted layer. Those of a folder may have a rank and a scale of their own.
+  struct Layer {
+    int64_t rank;
+    double scale;
+    bool has_magnitude;  // DoRA's
+  };
+  std::map<std::string, Layer> layers = {};  // by their names in a folder; add_adapters() fills it if it is empty
+
   double scale() const;
 };
 
@@ -30,7 +39,7 @@ void add_adapters(PretrainedModel& model, const LoraOptions& options);
 // Adds each adapter's product to its weight, in the flat buffer.
 void merge_adapters(const PretrainedModel& model, const ParameterLayout& layout, float* parameters);
 
-// Reads adapter_config.json. User errors for what is not supported (another kind than LoRA, biases, DoRA).
+// Reads a folder of adapters. User errors for what is not supported, such as another kind than LoRA.
 LoraOptions read_adapter_options(const std::string& folder);
 
 // A folder of adapters. Requests choose them by name; without one they are always on.
@@ -56,23 +65,35 @@ PretrainedModel open_with_adapters(
 
 class TensorFile;
 struct BoundRow;
-struct ParameterSpec;
+struct ParameterSlot;
 struct ParameterTarget;
 struct TensorEntry;
-// The files of a model's adapters, checked against the model.
+// The files of a model's adapters, checked against the model. An adapter of a layer that the graph computes it beside
+// is a parameter; one with a magnitude (DoRA), or of a pooler or a head, is merged into the weight when that is read.
 class AdapterFiles {
  public:
   AdapterFiles(const PretrainedModel& model, const std::vector<BoundRow>& rows);
   ~AdapterFiles();
-  // Reads what the files have of a parameter: adapters, and modules trained beside them.
-  void read(const ParameterSpec& spec, float* parameters) const;
+  // Reads what the files have of a parameter: adapters, modules trained beside them, and what is merged.
+  void read(const ParameterLayout& layout, const ParameterSlot& slot, float* parameters) const;
 
  private:
+  // A tensor of a file in the place of a row of the name table, times `factor`.
+  struct Tensor {
+    const BoundRow* bound;
+    const TensorEntry* entry;
+    float factor;
+  };
+  struct Merged {
+    const BoundRow* weight;
+    const TensorEntry *a, *b, *magnitude;  // the last may be null
+    double scale;
+  };
   void add(const PretrainedModel& model, const std::vector<BoundRow>& rows, const AdapterFolder& adapter);
-  void match(const BoundRow& bound, const TensorFile& file, const std::string& name);
 
   std::vector<std::unique_ptr<const TensorFile>> files_;
-  std::vector<std::pair<const BoundRow*, const TensorEntry*>> matched_;  // rows of the name table
+  std::vector<Tensor> tensors_;
+  std::vector<Merged> merged_;
 };
 // Writes a folder that PEFT reads. `load` fills a buffer with all parameters; the memory of finished ones that the
 // folder leaves out is freed. `base`: the adapted model's folder.

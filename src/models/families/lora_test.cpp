@@ -22,11 +22,12 @@ namespace fs = std::filesystem;
 struct Adapted {
   explicit Adapted(const std::string& name)
       : adapters("tests/golden/lora/" + name),
-        model(open_with_adapters("tests/golden/pretrained/" + name, {{"", adapters}}, {})), layout(*model.module),
+        base(ConfigFile(adapters + "/adapter_config.json").text("base_model_name_or_path")),
+        model(open_with_adapters(base, {{"", adapters}}, {})), layout(*model.module),
         parameters(static_cast<size_t>(layout.parameter_count())) {
     load_parameters(model, layout, parameters.data());
   }
-  std::string adapters;
+  std::string adapters, base;
   PretrainedModel model;
   ParameterLayout layout;
   std::vector<float> parameters;
@@ -41,7 +42,7 @@ class Lora : public ::testing::TestWithParam<const char*> {
 TEST_P(Lora, IsMergedAsPeftMergesIt) {
   const Adapted adapted(GetParam());
   save_pretrained(adapted.model, adapted.layout, adapted.parameters.data(), folder.string());
-  const WeightFiles ours(folder.string()), base("tests/golden/pretrained/" + std::string(GetParam()));
+  const WeightFiles ours(folder.string()), base(adapted.base);
   const SafetensorsFile merged(adapted.adapters + "/merged.safetensors", SafetensorsTypes::kAll);
   for (const SafetensorsEntry& expected : merged.entries()) {
     const WeightFiles::Weight* weight = ours.find(expected.name);
@@ -61,7 +62,9 @@ TEST_P(Lora, IsMergedAsPeftMergesIt) {
   EXPECT_FALSE(ConfigFile((folder / "config.json").string()).has(kLoraKey));
 }
 
-TEST_P(Lora, IsSavedAsPeftSavedIt) {
+class SavedLora : public Lora {};
+
+TEST_P(SavedLora, IsWhatPeftSaved) {
   const Adapted adapted(GetParam());
   const auto load = [&](const ParameterTarget& target) { std::ranges::copy(adapted.parameters, target.flat); };
   save_adapters(adapted.model, adapted.layout, load, "somewhere", folder.string());
@@ -83,9 +86,12 @@ TEST_P(Lora, IsSavedAsPeftSavedIt) {
   EXPECT_EQ(config.text("base_model_name_or_path"), "somewhere");
 }
 
-INSTANTIATE_TEST_SUITE_P(Folders, Lora,
-    ::testing::Values("gpt2", "bert_classifier", "llama", "t5", "deberta_classifier", "gpt_neox"),
-    [](const auto& info) { return std::string(info.param); });
+std::string name_of_case(const ::testing::TestParamInfo<const char*>& info) { return info.param; }
+constexpr const char* kOwnKinds[] = {"gpt2", "bert_classifier", "llama", "t5", "deberta_classifier", "gpt_neox"};
+constexpr const char* kOtherKinds[] = {"llama_dora", "bert_all"};  // magnitudes, biases, ranks of single layers
+INSTANTIATE_TEST_SUITE_P(Folders, SavedLora, ::testing::ValuesIn(kOwnKinds), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Folders, Lora, ::testing::ValuesIn(kOwnKinds), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Others, Lora, ::testing::ValuesIn(kOtherKinds), name_of_case);
 
 // The logits of two rows of seven tokens by a decoder or a classifier whose parameters are these.
 std::vector<float> logits(PretrainedModel& model, const ParameterLayout& layout, const std::vector<float>& parameters) {
@@ -137,8 +143,8 @@ TEST_P(LoraLogits, AreThoseOfPeft) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Folders, LoraLogits,
-    ::testing::Values("gpt2", "bert_classifier", "llama", "deberta_classifier", "gpt_neox"),
-    [](const auto& info) { return std::string(info.param); });
+    ::testing::Values("gpt2", "bert_classifier", "llama", "deberta_classifier", "gpt_neox", "llama_dora", "bert_all"),
+    name_of_case);
 
 TEST(LoraModel, ComputesWhatItsMergedWeightsCompute) {
   Adapted adapted("gpt2");
@@ -187,7 +193,7 @@ TEST(LoraModel, NamesTheLayersOfAMixtureOfExperts) {
     const auto load = [&](const ParameterTarget& target) { load_parameters(model, layout, target); };
     const testing::TemporaryFolder folder;
     save_adapters(model, layout, load, "base", folder.path());
-    EXPECT_EQ(read_adapter_options(folder.path()).targets,
+    EXPECT_EQ(ConfigFile(folder / "adapter_config.json").texts("target_modules"),
         (std::vector<std::string>{"q_proj", "k_proj", "v_proj", "o_proj"}));
     const SafetensorsFile saved(folder / "adapter_model.safetensors", SafetensorsTypes::kAll);
     EXPECT_FALSE(saved.entries().empty());
@@ -203,15 +209,16 @@ TEST(LoraModel, WhatItCannotDoIsOneLine) {
   EXPECT_PRED2(has_text, error_of(open({.targets = {"query"}})), "no linear layer \"query\"; it has q_proj, k_proj");
   EXPECT_PRED2(has_text, error_of(open({.rank = 4000, .targets = {"q_proj"}})), "lora.rank = 4000 is above");
   const testing::TemporaryFolder folder;
+  fs::copy_file("tests/golden/lora/llama/adapter_model.safetensors", folder / "adapter_model.safetensors");
   const auto adapter = [&](const std::string& key, const std::string& value) {
-    write_file_atomically(folder / "adapter_config.json",
-        R"({"peft_type": "LORA", "r": 4, "target_modules": ["q_proj"], ")" + key + "\": " + value + "}");
+    write_file_atomically(
+        folder / "adapter_config.json", R"({"peft_type": "LORA", "r": 4, ")" + key + "\": " + value + "}");
     return error_of([&] { read_adapter_options(folder.path()); });
   };
-  EXPECT_PRED2(has_text, adapter("use_dora", "true"), "\"use_dora\" is true");
-  EXPECT_PRED2(has_text, adapter("bias", "\"all\""), "\"bias\"");
-  EXPECT_PRED2(has_text, adapter("rank_pattern", "{\"x\": 2}"), "\"rank_pattern\" is not supported");
-  EXPECT_EQ(adapter("bias", "\"none\""), "no error");
+  EXPECT_PRED2(has_text, adapter("alpha_pattern", R"({"layers\\.0.*": 2})"), "Linnet reads plain names of layers");
+  EXPECT_EQ(adapter("alpha_pattern", "{\"q_proj\": 2}"), "no error");
+  EXPECT_PRED2(
+      has_text, adapter("target_parameters", "[\"experts.up_proj\"]"), "\"target_parameters\" is not supported");
   // Adapters that PEFT adds to other base weights, or to some of the tokens.
   for (const char* method : {"pissa", "pissa_niter_4", "olora", "loftq"})
     EXPECT_PRED2(has_text, adapter("init_lora_weights", quoted(method)), quoted(method));
@@ -219,6 +226,11 @@ TEST(LoraModel, WhatItCannotDoIsOneLine) {
   for (const char* value : {"true", "false", "\"gaussian\""})
     EXPECT_EQ(adapter("init_lora_weights", value), "no error");
   EXPECT_EQ(adapter("alora_invocation_tokens", "null"), "no error");
+  // What requests cannot choose.
+  EXPECT_PRED2(has_text, error_of([] {
+    open_with_adapters("tests/golden/pretrained/llama", {{"name", "tests/golden/lora/llama_dora"}}, {});
+  }),
+      "requests choose adapters of linear layers");
   // Adapters of another model.
   EXPECT_NE(error_of([] {
     open_with_adapters("tests/golden/pretrained/gpt2", {{"", "tests/golden/lora/t5"}}, {});

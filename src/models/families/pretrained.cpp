@@ -125,7 +125,7 @@ void load_packed(const PretrainedModel& model, const ParameterFile& file, const 
   const AdapterFiles adapters(model, rows);
   ParameterTarget adapted = target;
   adapted.finished = [&](const ParameterSlot& slot) {
-    adapters.read(slot.spec, target.flat);
+    adapters.read(layout, slot, target.flat);
     target.finish(slot);
   };
   file.read(layout, adapted, [&](const ParameterSlot& slot) {
@@ -305,7 +305,7 @@ void load_parameters(
   for (const ParameterSlot& slot : layout.parameters()) {
     if (layout.is_in_blocks(slot)) load_blocks(match, slot, target.flat);
     else load_parameter(match, slot, target.flat, seed);
-    adapters.read(slot.spec, target.flat);
+    adapters.read(layout, slot, target.flat);
     target.finish(slot);
   }
   for (const MatchedRow& matched : match.rows) {  // constants that the files have

@@ -162,4 +162,22 @@ Tensor LowRank::up(At x, int64_t out, const Set& set) {
   if (row < out) rows.push_back(zeros(out - row, columns));
   return joined(rows, 0, x.where);
 }
+
+void merge_low_rank(const Shape& shape, const float* a, const float* b, int64_t rank, double scale,
+    const float* magnitude, float* weight) {
+  const int64_t in = shape[1];
+  std::vector<double> row(in);
+  for (int64_t out = 0; out < shape[0]; ++out, weight += in) {
+    std::ranges::fill(row, 0);
+    for (int64_t r = 0; r < rank; ++r)
+      for (int64_t i = 0; i < in; ++i) row[i] += static_cast<double>(b[out * rank + r]) * a[r * in + i];
+    double squares = 0;
+    for (int64_t i = 0; i < in; ++i) {
+      row[i] = weight[i] + scale * row[i];
+      squares += row[i] * row[i];
+    }
+    const double length = magnitude ? magnitude[out] / std::sqrt(squares) : 1;
+    for (int64_t i = 0; i < in; ++i) weight[i] = static_cast<float>(length * row[i]);
+  }
+}
 }  // namespace linnet

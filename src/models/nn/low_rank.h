@@ -48,4 +48,9 @@ class LowRank {
 
   std::deque<Set> sets_;
 };
+
+// Adds scale * b a to a weight [out, in], for a [rank, in] and b [out, rank]. With a magnitude [out], each row then has
+// that norm (DoRA, Liu et al. 2024).
+void merge_low_rank(const Shape& shape, const float* a, const float* b, int64_t rank, double scale,
+    const float* magnitude, float* weight);
 }  // namespace linnet
