@@ -31,6 +31,17 @@ endfunction()
 # g++ 12 warns of variants that it has not inlined.
 set(LINNET_NO_FALSE_WARNINGS $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 
+# Pages and scripts are files of their own, which their programs and editors understand. Adds a C++ file to the list
+# `linnet_into` with the string `name`, the contents of the files that follow.
+function(linnet_embed linnet_into name)
+  set(out ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp)
+  list(TRANSFORM ARGN PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ OUTPUT_VARIABLE files)
+  add_custom_command(OUTPUT ${out} VERBATIM
+    COMMAND ${CMAKE_COMMAND} -D NAME=${name} -D OUT=${out} "-D FILES=${files}" -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
+    DEPENDS ${files} ${PROJECT_SOURCE_DIR}/cmake/embed.cmake)
+  set(${linnet_into} ${${linnet_into}} ${out} PARENT_SCOPE)
+endfunction()
+
 # For code that is compiled more often than it runs: tests, commands, configuration. What they call is optimized.
 function(linnet_quick_to_compile target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1> ${LINNET_NO_FALSE_WARNINGS})

@@ -81,6 +81,11 @@ def _evaluation(found: typing.Any) -> Evaluation | None:
     return None if found is None else Evaluation(*found)
 
 
+def _place(value: typing.Any) -> int:
+    """Where an array lies: a state of PyTorch has tied weights by both names."""
+    return int(value.data_ptr()) if hasattr(value, "data_ptr") else id(value)
+
+
 def _check_name(name: object, what: str) -> None:
     if not isinstance(name, str):
         raise UserError(f"{what} have names, and {name!r} is a {type(name).__name__}")
@@ -556,7 +561,9 @@ class Learner:
                 continue
             values.append((self._core.parameter(name), value))
             report.taken.append(name)
+        tied = {_place(state[name]) for name in report.taken}
         unused = [name for name in report.unused if not name.endswith("num_batches_tracked")]
+        unused = [name for name in unused if _place(state[name]) not in tied]
         if strict and (report.fresh or unused):
             raise UserError(
                 f"the state has no {', '.join(report.fresh[:5])}"

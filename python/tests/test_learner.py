@@ -354,6 +354,12 @@ def test_a_part_used_twice_has_one_name() -> None:
     assert list(learner.state_dict()) == ["table.weight"]
     first = learner.step(ids, rate=0.1).loss
     assert learner.step(ids, rate=0.1).loss < first
+    # PyTorch's state has such weights by both names.
+    weights = np.ones((5, 4), np.float32)
+    learner.load_state_dict({"table.weight": weights, "again.weight": weights})
+    np.testing.assert_array_equal(learner.state_dict()["table.weight"], weights)
+    with pytest.raises(ln.UserError, match="the model has no again.weight"):
+        learner.load_state_dict({"table.weight": weights, "again.weight": weights.copy()})
 
 
 def test_errors_name_the_line_of_python() -> None:

@@ -42,6 +42,23 @@ def compare(net: ln.Module, peer: typing.Any, batch: dict[str, typing.Any], peer
     np.testing.assert_allclose(other.predict(batch)["answer"].reshape(expected.shape), expected, rtol=1e-4, atol=1e-5)
 
 
+def test_tied_weights_of_a_file_have_two_names(tmp_path: typing.Any) -> None:
+    peer = nn.Sequential(nn.Embedding(5, 4), nn.Linear(4, 5, bias=False))
+    peer[1].weight = peer[0].weight
+    torch.save(peer.state_dict(), tmp_path / "tied.pt")
+
+    class Net(ln.Module):
+        def __init__(self) -> None:
+            self.layers = [ln.Embedding(5, 4)]
+
+        def forward(self, ids: ln.Tensor) -> ln.Tensor:
+            return self.layers[0](ids) @ self.layers[0].weight.T
+
+    learner = learner_of(Net(), ids=np.array([1, 4]))
+    assert learner.load(str(tmp_path / "tied.pt"), prefix="layers.").taken == ["layers.0.weight"]
+    np.testing.assert_array_equal(learner.state_dict()["layers.0.weight"], peer[0].weight.detach())
+
+
 def test_mlp() -> None:
     class Net(ln.Module):
         def __init__(self) -> None:

@@ -274,11 +274,11 @@ LoadReport Learner::load(const std::string& path, const LoadOptions& options) {
   const TensorFile& file = *opened;
   if (const auto* checked = dynamic_cast<const SafetensorsFile*>(&file)) checked->check_data();
   LoadReport report;
-  std::set<std::string> used;
+  std::set<const std::byte*> used;  // PyTorch saves tied weights by both names
   std::vector<Source> taken;
   for (const ParameterSlot& slot : s.layout.parameters()) {
     Source source = source_of(file, slot, options);
-    for (const TensorEntry* entry : source.entries) used.insert(entry->name);
+    for (const TensorEntry* entry : source.entries) used.insert(entry->data);
     if (source.entries.empty()) {
       report.fresh.push_back(slot.spec.name);
       continue;
@@ -293,7 +293,7 @@ LoadReport Learner::load(const std::string& path, const LoadOptions& options) {
     taken.push_back(std::move(source));
   }
   for (const TensorEntry& entry : file.entries())
-    if (!used.contains(entry.name) && !entry.name.ends_with("num_batches_tracked"))  // PyTorch's batch norms count
+    if (!used.contains(entry.data) && !entry.name.ends_with("num_batches_tracked"))  // PyTorch's batch norms count
       report.unused.push_back(entry.name);
   if (options.strict) check_strict(path, report);
   TrainingState& trained = s.trainer->state();

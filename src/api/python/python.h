@@ -8,7 +8,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 #include <exception>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>

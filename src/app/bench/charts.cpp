@@ -4,23 +4,11 @@
 #include "base/text.h"
 
 namespace linnet {
+extern const char* const kChartStyle;  // chart.css
+
 namespace {
 constexpr double kBarsWidth = 760, kLabels = 120, kTexts = 190, kRow = 17, kBar = 11, kHead = 24, kGap = 8;
 
-constexpr const char* kStyle = R"(
-  text { font: 12px system-ui, sans-serif; fill: #1f2933; }
-  .title { font-size: 14px; font-weight: 600; }
-  .group { font-weight: 600; }
-  .paper { fill: #ffffff; }
-  .c0 { fill: #52606d; } .c1 { fill: #2f6fb0; } .c2 { fill: #d17f1f; } .c3 { fill: #2e8b57; }
-  .c4 { fill: #a13d63; } .c5 { fill: #7a5bb5; } .c6 { fill: #8a7a1f; }
-  @media (prefers-color-scheme: dark) {
-    text { fill: #e4e9ee; }
-    .paper { fill: #14181c; }
-    .c0 { fill: #a6b1bc; } .c1 { fill: #66a6e6; } .c2 { fill: #eda84e; } .c3 { fill: #67c48f; }
-    .c4 { fill: #dd86a8; } .c5 { fill: #ad95de; } .c6 { fill: #c9b95c; }
-  }
-)";
 constexpr size_t kColors = 7;
 
 // `style`: more attributes.
@@ -114,7 +102,7 @@ std::string bar_chart(const std::string& title, const std::vector<BarGroup>& gro
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
       "role=\"img\" aria-label=\"{2}\">\n<style>{3}</style>\n<rect class=\"paper\" width=\"100%\" "
       "height=\"100%\"/>\n{4}</svg>\n",
-      kBarsWidth, y, html_escaped(title), kStyle, body);
+      kBarsWidth, y, html_escaped(title), kChartStyle, body);
 }
 
 BatchSweep sweep_batches(const std::string& workload, WorkloadOptions options, std::vector<int64_t> batches,

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstdio>
 #include "app/bench/bench.h"
 #include "app/cli/commands.h"
 #include "app/cli/streams-inl.h"

@@ -383,10 +383,7 @@ void add_run_command(Command& linnet) {
       .flag("--resume", arguments.resume, "go on with the answers that are in the file already")
       .take("--max-tokens", arguments.max_tokens, "tokens to write at most", {.least = 1, .most = 1e9})
       .take("--stop", arguments.stop, "end a text before this one; may be given several times")
-      .take(
-          "--temperature", arguments.temperature, "above 1 bolder, below 1 more careful, 0: always the likeliest token")
-      .take("--top-k", arguments.top_k, "only among the K likeliest tokens; 0: all")
-      .take("--top-p", arguments.top_p, "only among the likeliest tokens whose probabilities reach P")
+      .take_sampling(arguments)
       .take("--beam", arguments.beams, "a search of N beams", {.least = 1, .most = 1024})
       .take("--seed", arguments.seed, "of the sampling (default 1)")
       .take("--slots", arguments.slots, "texts that are written at once (default 8)", {.least = 1, .most = 1024})

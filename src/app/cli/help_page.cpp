@@ -9,6 +9,11 @@
 #include "config/hints.h"
 
 namespace linnet {
+// Files of src/app/cli/completion.
+extern const char* const kBashCompletion;
+extern const char* const kZshCompletion;
+extern const char* const kFishCompletion;
+
 namespace {
 using Path = std::vector<std::string>;
 
@@ -51,6 +56,12 @@ std::string known_commands(const CommandDescription& root, const std::string& be
   return joined(all, between);
 }
 
+// A script with its places filled.
+std::string filled(std::string script, const std::vector<std::pair<const char*, std::string>>& places) {
+  for (const auto& [place, text] : places) replace_all(script, place, text);
+  return script;
+}
+
 // --- bash
 
 // Completions of an argument's value, as the body of a case.
@@ -87,33 +98,8 @@ std::string bash_script(const CommandDescription& root) {
         "      " + shell_quoted(name) + ") options=" + shell_quoted(joined(option_names(command), " ")) + " ;;\n";
     words += "    " + shell_quoted(name) + ") " + bash_words(command) + " ;;\n";
   });
-  return "# Completion of linnet for bash, printed by `linnet completion bash`.\n"
-         "_linnet() {\n"
-         "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command= options= i\n"
-         "  for ((i = 1; i < COMP_CWORD; ++i)); do\n"
-         "    case \"$command ${COMP_WORDS[i]}\" in\n"
-         "      " +
-         known_commands(root, " | ") +
-         ") command=${command:+$command }${COMP_WORDS[i]} ;;\n"
-         "      *) break ;;\n"
-         "    esac\n"
-         "  done\n"
-         "  COMPREPLY=()\n"
-         "  case \"$command $prev\" in\n" +
-         values +
-         "  esac\n"
-         "  if [[ $cur == -* ]]; then\n"
-         "    case $command in\n" +
-         options +
-         "    esac\n"
-         "    mapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$cur\")\n"
-         "    return\n"
-         "  fi\n"
-         "  case $command in\n" +
-         words +
-         "  esac\n"
-         "}\n"
-         "complete -F _linnet linnet\n";
+  return filled(kBashCompletion,
+      {{"@COMMANDS@", known_commands(root, " | ")}, {"@VALUES@", values}, {"@OPTIONS@", options}, {"@WORDS@", words}});
 }
 
 // --- zsh
@@ -166,26 +152,7 @@ std::string zsh_script(const CommandDescription& root) {
       cases += " \\\n        " + zsh_specification(argument);
     cases += " ;;\n";
   });
-  return "#compdef linnet\n"
-         "# Completion of linnet for zsh, printed by `linnet completion zsh`.\n"
-         "_linnet() {\n"
-         "  local command= i\n"
-         "  for ((i = 2; i < CURRENT; ++i)); do\n"
-         "    case \"$command ${words[i]}\" in\n"
-         "      " +
-         known_commands(root, "|") +
-         ") command=${command:+$command }${words[i]} ;;\n"
-         "      *) break ;;\n"
-         "    esac\n"
-         "  done\n"
-         "  # _arguments expects the command alone before what it takes.\n"
-         "  words=(linnet \"${(@)words[i,-1]}\")\n"
-         "  ((CURRENT -= i - 2))\n"
-         "  case $command in\n" +
-         cases +
-         "  esac\n"
-         "}\n"
-         "if [[ $funcstack[1] == _linnet ]]; then _linnet \"$@\"; else compdef _linnet linnet; fi\n";
+  return filled(kZshCompletion, {{"@COMMANDS@", known_commands(root, "|")}, {"@CASES@", cases}});
 }
 
 // --- fish
@@ -217,22 +184,7 @@ std::string fish_script(const CommandDescription& root) {
                 placeholder(argument));
     }
   });
-  return "# Completion of linnet for fish, printed by `linnet completion fish`.\n"
-         "function __linnet_is --description 'whether the words so far name this command'\n"
-         "  set -l command\n"
-         "  for word in (commandline -opc)[2..-1]\n"
-         "    switch \"$command $word\"\n"
-         "      case " +
-         known_commands(root, " ") +
-         "\n"
-         "        set command (string trim \"$command $word\")\n"
-         "      case '*'\n"
-         "        break\n"
-         "    end\n"
-         "  end\n"
-         "  test \"$command\" = \"$argv\"\n"
-         "end\n" +
-         lines;
+  return filled(kFishCompletion, {{"@COMMANDS@", known_commands(root, " ")}, {"@LINES@", lines}});
 }
 
 constexpr size_t kWidth = 100, kMostIndent = 34;

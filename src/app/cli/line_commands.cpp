@@ -330,20 +330,12 @@ int encode_input(const TokenizerArguments& arguments) {
 std::vector<TokenId> parse_ids(std::string_view line, int64_t line_number, int64_t vocab_size) {
   const std::string where = "standard input: line " + std::to_string(line_number) + ": ";
   std::vector<TokenId> ids;
-  constexpr std::string_view kBlanks = " \t\r";
-  for (size_t at = line.find_first_not_of(kBlanks); at != line.npos; at = line.find_first_not_of(kBlanks, at)) {
-    const size_t end = std::min(line.find_first_of(kBlanks, at), line.size());
-    const std::string_view word = line.substr(at, end - at);
+  std::istringstream words{std::string(line)};
+  for (std::string word; words >> word;) {
     const auto id = parse_number<TokenId>(word);
-    if (!id || *id < 0) {
-      std::string shown(word.substr(0, 20));
-      std::replace_if(
-          shown.begin(), shown.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, '?');
-      fail_user(where, "'", shown, "' is not a token id");
-    }
+    if (!id || *id < 0) fail_user(where, "'", one_line(word.substr(0, 20)), "' is not a token id");
     if (*id >= vocab_size) fail_user(where, "token ", *id, " is outside the vocabulary of ", vocab_size);
     ids.push_back(*id);
-    at = end;
   }
   return ids;
 }

@@ -9,7 +9,6 @@
 #include <mutex>
 #include <span>
 #include <stop_token>
-#include <string_view>
 #include <utility>
 #include <vector>
 #include "base/numbers.h"

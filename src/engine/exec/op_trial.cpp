@@ -184,7 +184,6 @@ std::vector<std::string> trial_problems(const OpTrial& op) {
   const NamedTensors inputs = trial_inputs(exact, op);
   const NamedTensors expected = interpret(exact, inputs).outputs;
   if (op.differentiate) compare_finite_differences(op, inputs, problems);
-
   // Decomposed before differentiation, so that the basic ops' gradients check the fused one's.
   NamedTensors values;
   for (const auto& [name, tensor] : expected)

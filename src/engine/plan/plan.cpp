@@ -129,7 +129,6 @@ Plan make_plan(Graph graph, Store& store, const SharedRegions& shared, const Pla
   const StorageMap storages(plan.graph);
   const auto offset = place_storages(plan, storages, chosen);
   plan.copies = storages.copies();
-
   std::map<ValueId, Location> bound;
   for (const GraphInput& input : plan.graph.inputs())
     bound[input.value] = store.find(input.name, plan.graph.value(input.value).type.bytes());

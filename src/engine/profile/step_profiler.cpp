@@ -73,7 +73,6 @@ void StepProfiler::finish_group() {
     if (ranks) ranks->share(profile_.machine);
   }
   profile_.planned_bytes = source_.planned_bytes();
-
   const ProfileSummary summary = summarize(profile_);
   const std::string trace = ranks ? ranks->put_together(profile_) : write_files ? chrome_trace(profile_) : "";
   if (write_files && is_first) {

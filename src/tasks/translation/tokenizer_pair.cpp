@@ -95,9 +95,10 @@ void frame_sentences(TokenizerPair& pair, const ConfigFile& config, const Langua
   if ((type != "mbart" && type != "m2m_100") || !tokenizer) {
     if (!languages.empty() && !languages.may_ignore)
       fail_user("the model has no tokens of languages; mBART, M2M100 and NLLB have them");
-    if (type == "bart") forced = first_token(config, "bos_token_id");
+    const TokenId begin = type == "bart" ? first_token(config, "bos_token_id") : kNoToken;
+    if (begin != kNoToken) pair.before_source = {begin};
+    if (forced == kNoToken) forced = begin;
     if (forced != kNoToken) pair.before_target = {forced};
-    if (type == "bart" && forced != kNoToken) pair.before_source = {forced};
     return;
   }
   const std::string name = "tokenizer_config.json";

@@ -167,7 +167,6 @@ void export_translation_run(const std::string& folder, const std::string& out) {
     if (pretrained) options.files.merge(pretrained->files());  // the source's file wins
     whole = whole && pretrained != nullptr;
   }
-
   save_pretrained(*opened.pretrained, flat.layout, flat.parameters.data(), out, options);
   if (!whole)
     log_warning("the run's tokenizer has no form that other programs read: '" + out +

@@ -83,7 +83,6 @@ Graph PipelineStage::take_ends(const Graph& graph, const std::string& prefix, in
   const auto has_output = [&](const std::string& name) { return contains(graph.outputs(), name, &GraphOutput::name); };
   for (size_t i = 0; has_output(stage_output_name(i)); ++i) ends.out.push_back(stage_output_name(i));
   for (size_t i = 0; has_output(stage_gradient_output(i)); ++i) ends.gradient_out.push_back(stage_gradient_output(i));
-
   Rewriter rewriter(graph, names);
   size_t message_bytes = 0, slot_bytes = 0;
   for (std::vector<End>* list : {&ends.in, &ends.gradient_in, &ends.shared, &ends.batch})

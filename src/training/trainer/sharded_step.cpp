@@ -278,7 +278,6 @@ void ShardedStep::finish() {
     few_sum_.sum_everywhere(nodes_, trainer_.pool());
   }
   if (few_[0][kStops] > 0) throw Stopped{};
-
   for (size_t i = 0; !divides_gradients() && i < state_.layout().ranges().size(); ++i) {
     const Slice all{0, static_cast<size_t>(state_.layout().ranges()[i].count)};
     if (!sender_) sum_part(i, all, 0, stack_.nodes().size() - 1, trainer_.pool(), Communicator::Wait::kSoon);

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <map>
 #include "base/fail.h"
 #include "base/files.h"
 #include "base/log.h"

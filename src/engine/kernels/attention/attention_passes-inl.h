@@ -380,7 +380,6 @@ template <class P> class BackwardHead {
     const uint8_t* kept = dropout_.draw(window, head);
     if (args_.biased) std::fill_n(at_.ds_exact, attention_blocking::kBiasLead + (keys_ + 1) * kScoreStride, 0.0f);
     for (int64_t i = 0; i < queries; i += kWidth) weights_of_panel(window, i, kept);
-
     // A query that sees a key has a finite log-sum-exp and sum of do * o only if it and do are finite.
     const bool exact = (args_.causal || attention_blocking::hides_keys(args_)) && !finite &&
                        !(keys_finite_ && AllFinite(q.row(first), q.stride, queries, size_) &&

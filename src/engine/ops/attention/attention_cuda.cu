@@ -43,7 +43,6 @@ template <class T, class Tile> __global__ void __launch_bounds__(Tile::kThreads,
   const T *k_head = k.data + b * k.sample + kv_at, *v_head = v.data + b * v.sample + kv_at;
   Tile::load(queries, q.data + b * q.sample + head_at, q.row, i0, p.queries, p.size);
   const DropoutMask dropout = p.dropout_mask();
-
   const float scale = p.scale * kLog2e;
   int first[2], end[2];
   float top[2], sum[2];

@@ -145,7 +145,6 @@ LINNET_DEVICE void gradients_of_keys(unsigned block, const Problem& p, const Bac
   const DropoutMask dropout = p.dropout_mask();
   typename Tile::Result of_keys, of_values;
   Tile::clear(of_keys), Tile::clear(of_values);
-
   for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     // Earlier queries see none of the keys.
     const int begin = p.causal ? max(j0 - (p.keys - p.queries), 0) : 0;

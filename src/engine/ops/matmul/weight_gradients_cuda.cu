@@ -117,7 +117,6 @@ __global__ void __launch_bounds__(kThreads) weight_gradients_kernel(AllProducts 
     }
     __syncthreads();
   }
-
   // The second half passes its sums to the first, and all threads their sums of the bias to the first 64.
   float* const other = shared + thread;
   float* const biases = shared + kHalf * kSums;
