@@ -67,8 +67,10 @@ def settings(r, model, task):
         found[r.choice(["layers_to_transform", "exclude_modules"])] = [1] if flip(r, 0.5) else [0]
         if "exclude_modules" in found:
             found["exclude_modules"] = ".*1.*"
-    if flip(r) and task == "CAUSAL_LM" and not model.config.tie_word_embeddings:
-        found["modules_to_save"] = r.choice([["lm_head"], ["embed_tokens"], ["embed_tokens", "lm_head"], ["norm"]])
+    if flip(r) and task == "CAUSAL_LM":
+        tied = model.config.tie_word_embeddings
+        choices = [["embed_tokens"], ["norm"]] + ([] if tied else [["lm_head"], ["embed_tokens", "lm_head"]])
+        found["modules_to_save"], found["ensure_weight_tying"] = r.choice(choices), tied
     return peft.LoraConfig(fan_in_fan_out="gpt2" in model.config.model_type, **found)
 
 

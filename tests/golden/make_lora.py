@@ -44,6 +44,10 @@ CASES = {
     "bert_all": ("bert_classifier", "BertForSequenceClassification",
                  dict(task_type="SEQ_CLS", r=2, lora_alpha=8, target_modules="all-linear", bias="all",
                       rank_pattern={"query": 3}, alpha_pattern={"layer.1.intermediate.dense": 5})),
+    # Embeddings that are the output layer too.
+    "llama_tied": ("llama_tied", "LlamaForCausalLM",
+                   dict(task_type="CAUSAL_LM", r=2, target_modules=["v_proj"], modules_to_save=["embed_tokens"],
+                        ensure_weight_tying=True)),
 }
 
 
@@ -73,6 +77,8 @@ def make(name, folder, architecture, settings):
     merged = adapted.merge_and_unload().state_dict()
     changed = {key: value.contiguous() for key, value in merged.items()
                if key not in before or not torch.equal(value, before[key])}
+    if model.config.tie_word_embeddings:
+        changed.pop("lm_head.weight", None)
     save_file(changed, os.path.join(out, "merged.safetensors"), {"format": "pt"})
     print(name, len(changed), "tensors changed")
 

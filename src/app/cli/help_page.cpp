@@ -324,12 +324,6 @@ void check_command(const CommandDescription& root, const std::vector<std::string
   }
 }
 
-std::string completion_script(const CommandDescription& root, const std::string& shell) {
-  if (shell == "zsh") return zsh_script(root);
-  if (shell == "fish") return fish_script(root);
-  return bash_script(root);
-}
-
 int print_man_page(const CommandDescription& root, const std::vector<std::string>& path, const std::string& folder) {
   check_command(root, path);
   if (folder.empty()) {
@@ -390,7 +384,8 @@ void add_reference_commands(Command& linnet, const CommandDescription& described
       .take("shell", arguments->shell, "bash, zsh or fish; for example: source <(linnet completion bash)",
           {.required = true, .choices = {"bash", "zsh", "fish"}})
       .does([arguments, &described] {
-        print_text(completion_script(described, arguments->shell));
+        const std::string& shell = arguments->shell;
+        print_text((shell == "zsh" ? zsh_script : shell == "fish" ? fish_script : bash_script)(described));
         return 0;
       });
 }

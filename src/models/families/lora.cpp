@@ -301,6 +301,7 @@ LoraOptions read_adapter_options(const std::string& folder) {
     options.layers[layer] = {own.rank, own.scale(), file->find(layer + kMagnitude) != nullptr};
     options.targets.push_back(layer);
   }
+  if (options.layers.empty()) fail_user("'", file->path(), "' has no adapters of linear layers");
   return options;
 }
 
@@ -374,7 +375,7 @@ void AdapterFiles::add(const PretrainedModel& model, const std::vector<BoundRow>
   const LoraOptions options = read_adapter_options(adapter.folder);
   const bool is_chosen = are_chosen(model.adapters);
   const std::string ending = (is_chosen ? "." + set_name(adapter) : "") + kWeight;
-  std::map<std::string, const BoundRow*> places;  // by the file's names
+  std::map<std::string, const BoundRow*> places, copies;  // by the file's names; the latter of tied weights
   for (const BoundRow& bound : rows) {
     const auto& [tensor, role] = std::tie(bound.row->tensor, bound.row->role);
     if (role == TensorRole::kAdapter) {
@@ -382,10 +383,17 @@ void AdapterFiles::add(const PretrainedModel& model, const std::vector<BoundRow>
       const std::string name = peft_name(model, without(tensor, ending) + kWeight);
       if (!file.find(name)) fail_user("'", file.path(), "': tensor ", name, " is missing");
       places[name] = &bound;
-    } else if (!is_chosen && bound.spec && role != TensorRole::kCopy) {
-      places[peft_name(model, tensor)] = &bound;
+    } else if (!is_chosen && bound.spec) {
+      (role == TensorRole::kCopy ? copies : places)[peft_name(model, tensor)] = &bound;
     }
   }
+  for (const auto& [name, copy] : copies)
+    for (const auto& [own, place] : places) {
+      const TensorEntry *one = file.find(own), *other = file.find(name);
+      if (place->spec != copy->spec || (!one && !other)) continue;
+      if (!one || !other || one->text() != other->text() || std::memcmp(one->data, other->data, one->bytes()) != 0)
+        fail_user("'", file.path(), "': ", own, " and ", name, " are one tensor of the model, and differ here");
+    }
   const auto check = [&](const TensorEntry& entry, const Shape& shape) {
     if (entry.type.shape != shape || !is_float(entry.dtype))
       fail_user("'", file.path(), "': tensor ", entry.name, " is ", entry.text(), ", expected floats of the shape ",
@@ -401,6 +409,7 @@ void AdapterFiles::add(const PretrainedModel& model, const std::vector<BoundRow>
     const std::string module = name.substr(0, name.find(".lora_"));
     const auto layer = options.layers.find(module);
     const bool is_of_layer = layer != options.layers.end() && module != name;
+    if (copies.contains(name)) continue;
     if (const BoundRow* place = find_or(places, name, nullptr)) {
       const double all = options.scale(), own = is_of_layer && name.ends_with(kLoraB) ? layer->second.scale : all;
       tensors_.push_back({place, check(entry, place->shape), own == all ? 1 : static_cast<float>(own / all)});
@@ -413,9 +422,8 @@ void AdapterFiles::add(const PretrainedModel& model, const std::vector<BoundRow>
     if (!name.ends_with(kLoraA)) continue;
     const bool turned = weight->row->form == TensorForm::kTransposed;
     const int64_t out = weight->shape[turned], in = weight->shape[!turned], rank = layer->second.rank;
-    const bool has_magnitude = layer->second.has_magnitude;
     merged_.push_back({weight, check(entry, {rank, in}), check(file.at(module + kLoraB), {out, rank}),
-        has_magnitude ? check(file.at(module + kMagnitude), {out}) : nullptr, layer->second.scale});
+        layer->second.has_magnitude ? check(file.at(module + kMagnitude), {out}) : nullptr, layer->second.scale});
   }
 }
 

@@ -88,7 +88,8 @@ TEST_P(SavedLora, IsWhatPeftSaved) {
 
 std::string name_of_case(const ::testing::TestParamInfo<const char*>& info) { return info.param; }
 constexpr const char* kOwnKinds[] = {"gpt2", "bert_classifier", "llama", "t5", "deberta_classifier", "gpt_neox"};
-constexpr const char* kOtherKinds[] = {"llama_dora", "bert_all"};  // magnitudes, biases, ranks of single layers
+constexpr const char* kOtherKinds[] = {
+    "llama_dora", "bert_all", "llama_tied"};  // with what save_adapters() does not write
 INSTANTIATE_TEST_SUITE_P(Folders, SavedLora, ::testing::ValuesIn(kOwnKinds), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Folders, Lora, ::testing::ValuesIn(kOwnKinds), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Others, Lora, ::testing::ValuesIn(kOtherKinds), name_of_case);
@@ -143,7 +144,8 @@ TEST_P(LoraLogits, AreThoseOfPeft) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Folders, LoraLogits,
-    ::testing::Values("gpt2", "bert_classifier", "llama", "deberta_classifier", "gpt_neox", "llama_dora", "bert_all"),
+    ::testing::Values(
+        "gpt2", "bert_classifier", "llama", "deberta_classifier", "gpt_neox", "llama_dora", "bert_all", "llama_tied"),
     name_of_case);
 
 TEST(LoraModel, ComputesWhatItsMergedWeightsCompute) {
@@ -231,6 +233,25 @@ TEST(LoraModel, WhatItCannotDoIsOneLine) {
     open_with_adapters("tests/golden/pretrained/llama", {{"name", "tests/golden/lora/llama_dora"}}, {});
   }),
       "requests choose adapters of linear layers");
+  // Weights that the model ties.
+  const std::vector<float> embeddings(97 * 16, 0.5F);
+  const std::string model = "base_model.model.model.", layer = model + "layers.0.self_attn.q_proj.";
+  const std::vector<SafetensorsTensor> tensors{
+      {model + "embed_tokens.weight", {DType::kF32, {97, 16}}, embeddings.data()},
+      {layer + "lora_A.weight", {DType::kF32, {4, 16}}, embeddings.data()},
+      {layer + "lora_B.weight", {DType::kF32, {16, 4}}, embeddings.data()}};
+  const auto save = [&](size_t count) {
+    save_safetensors(folder / "adapter_model.safetensors", std::span(tensors).first(count));
+  };
+  save(1);
+  EXPECT_PRED2(has_text, adapter("r", "4"), "has no adapters of linear layers");
+  save(3);
+  EXPECT_EQ(adapter("r", "4"), "no error");
+  const auto open_beside = [&](const std::string& base) {
+    return error_of([&] { open_with_adapters("tests/golden/pretrained/" + base, {{"", folder.path()}}, {}); });
+  };
+  EXPECT_PRED2(has_text, open_beside("llama_tied"), "are one tensor of the model, and differ here");
+  EXPECT_EQ(open_beside("llama"), "no error");
   // Adapters of another model.
   EXPECT_NE(error_of([] {
     open_with_adapters("tests/golden/pretrained/gpt2", {{"", "tests/golden/lora/t5"}}, {});
