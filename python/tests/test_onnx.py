@@ -127,6 +127,12 @@ def test_mistakes_name_what_is_wrong(tmp_path: Path) -> None:
         learner.export_onnx(path, lambda x: model(x), open_axes={"z": {0: "batch"}})
     with pytest.raises(ZeroDivisionError):
         learner.export_onnx(path, lambda x: 1 // 0)
+    # Steps are unrolled in the file, so that their number cannot stay open: the line is that of the program.
+    steps, memory = floats(2, 4, 3), ln.LSTM(3, 5)
+    with pytest.raises(ln.UserError, match=r"depends on the sizes of its inputs, first in test_onnx\.py:\d+: "):
+        learner_of(memory, lambda x: memory(x), {"x": steps}).export_onnx(
+            path, lambda x: memory(x), {"x": steps}, open_axes={"x": {1: "length"}}
+        )
     with pytest.raises(ln.UserError, match="cannot read"):
         learner_of(Parts(body=ln.OnnxModule(path + ".none")), lambda x: x, {"x": floats(4, 3)})
     assert not (tmp_path / "net.onnx").exists()

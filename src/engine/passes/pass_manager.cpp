@@ -121,7 +121,9 @@ Graph decompose(const Graph& graph, bool (*keep)(const OpDef& op)) {
       continue;
     }
     rewriter.graph().set_scope(node.scope);
+    rewriter.graph().set_origin(node.where);
     rewriter.map_results(node, node.op->decompose({rewriter.graph(), node, rewriter.inputs_of(node)}));
+    rewriter.graph().set_origin(std::nullopt);
   }
   return rewriter.finish();
 }

@@ -19,7 +19,7 @@ void check_alike(const Graph& a, const Graph& b) {
       a.inputs().size() == b.inputs().size() && a.outputs().size() == b.outputs().size())
     return;
   fail_user("ONNX: the model's computation depends on the sizes of its inputs",
-      same < a.node_count() ? ", from " + a.where_text(same) + " on" : "");
+      same < a.node_count() ? ", first in " + a.where_text(same) : "");
 }
 
 // Elements [first, first + count) of a dense tensor whose axis i is axis order[i] of `values`.
