@@ -10,13 +10,14 @@
 
 namespace linnet::jinja {
 namespace {
-// ASCII only: chat templates change the case of roles and type names.
-std::string capitalized(const std::string& text, bool each_word) {
+// ASCII only: chat templates change the case of roles and type names. Words begin behind `breaks`, or all but letters.
+std::string capitalized(const std::string& text, bool each_word, std::string_view breaks = "") {
   std::string result = lower_ascii(text);
   bool starts = true;
   for (char& c : result) {
     if (starts && c >= 'a' && c <= 'z') c = static_cast<char>(c - 32);
-    starts = each_word && !std::isalnum(static_cast<unsigned char>(c));
+    starts =
+        each_word && (breaks.empty() ? !std::isalpha(static_cast<unsigned char>(c)) : breaks.find(c) != breaks.npos);
   }
   return result;
 }
@@ -340,7 +341,7 @@ constexpr Row<Filter> kFilters[] = {
           for (const Value& item : elements(v, b)) sum = operate("+", sum, item, b);
           return sum;
         }},
-    {"title", [](V v, A, B b) -> Value { return capitalized(to_text(v, b), true); }},
+    {"title", [](V v, A, B b) -> Value { return capitalized(to_text(v, b), true, " \t\n\v\f\r-({[<"); }},
     {"tojson", tojson_filter},
     {"trim", [](V v, A a, B b) -> Value { return strip_of(to_text(v, b), a, true, true, b); }},
     {"unique", unique_filter},
