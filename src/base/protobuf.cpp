@@ -74,10 +74,6 @@ void ProtoWriter::varint(uint64_t value) {
   bytes_ += static_cast<char>(value);
 }
 
-void ProtoWriter::tag(int number, int wire) {
-  varint(static_cast<uint64_t>(number) << 3 | static_cast<uint64_t>(wire));
-}
-
 void ProtoWriter::integer(int number, int64_t value) {
   tag(number, kVarint);
   varint(static_cast<uint64_t>(value));

@@ -51,7 +51,7 @@ class ProtoWriter {
   const std::string& bytes() const { return bytes_; }
 
  private:
-  void tag(int number, int wire);
+  void tag(int number, int wire) { varint(static_cast<uint64_t>(number) << 3 | static_cast<uint64_t>(wire)); }
   template <class T> void real_as(int wire, int number, T value);
   void varint(uint64_t value);
   std::string bytes_;

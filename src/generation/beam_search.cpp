@@ -34,10 +34,6 @@ BeamSearch::BeamSearch(int64_t beams, int64_t limit, BeamOptions options)
   ended_.reserve(static_cast<size_t>(beams) + 1);
 }
 
-int64_t BeamSearch::looked_at() const {
-  return (1 + static_cast<int64_t>(std::max<size_t>(1, options_.ends.size()))) * beams_;
-}
-
 int64_t BeamSearch::candidates() const {
   const int64_t repeated = options_.rules.no_repeat_ngram > 0 ? kRepeated : 0;
   return looked_at() + static_cast<int64_t>(options_.never.size()) + repeated;

@@ -4,6 +4,7 @@
 // hypotheses too; the highest score wins, finished or cut off. EarlyStopping decides when to stop before. All as in
 // transformers. One beam is greedy search, up to the first end. Ties go to the lower token, then the lower beam.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -87,7 +88,8 @@ class BeamSearch {
   void place_beams();
   void add_ended(const Ended& ended);
   double score(double log_probability, int64_t length) const;
-  int64_t looked_at() const;  // ranked continuations of all beams together
+  // Ranked continuations of all beams together.
+  int64_t looked_at() const { return (1 + static_cast<int64_t>(std::max<size_t>(1, options_.ends.size()))) * beams_; }
   // Appends the tokens of a beam after so many steps.
   void append_history(int64_t steps, int64_t beam, std::vector<int32_t>& text) const;
 

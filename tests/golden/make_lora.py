@@ -48,13 +48,25 @@ CASES = {
     "llama_tied": ("llama_tied", "LlamaForCausalLM",
                    dict(task_type="CAUSAL_LM", r=2, target_modules=["v_proj"], modules_to_save=["embed_tokens"],
                         ensure_weight_tying=True)),
+    # Two tokens more than the checkpoint has.
+    "llama_tokens": ("llama", "LlamaForCausalLM",
+                     dict(task_type="CAUSAL_LM", r=2, target_modules=["q_proj"],
+                          modules_to_save=["embed_tokens", "lm_head"])),
 }
+NEW_TOKENS = {"llama_tokens": 2}
+
+
+def load_base(name, folder, architecture):
+    model = getattr(transformers, architecture).from_pretrained(folder, dtype=torch.float32)
+    if name in NEW_TOKENS:
+        model.resize_token_embeddings(model.config.vocab_size + NEW_TOKENS[name])
+    return model
 
 
 def make(name, folder, architecture, settings):
     torch.manual_seed(1)
     base = os.path.join(HERE, "pretrained", folder)
-    model = getattr(transformers, architecture).from_pretrained(base, dtype=torch.float32)
+    model = load_base(name, base, architecture)
     before = {key: value.clone() for key, value in model.state_dict().items()}
     adapted = peft.get_peft_model(model, peft.LoraConfig(**settings))
     with torch.no_grad():
@@ -86,7 +98,7 @@ def make(name, folder, architecture, settings):
 def write_logits(name, folder, architecture):
     base = os.path.join(HERE, "pretrained", folder)
     out = os.path.join(HERE, "lora", name)
-    model = getattr(transformers, architecture).from_pretrained(base, dtype=torch.float32)
+    model = load_base(name, base, architecture)
     adapted = peft.PeftModel.from_pretrained(model, out).eval().double()
     tokens = torch.tensor([[3 * i % 29 for i in range(7 * row, 7 * row + 7)] for row in range(2)])
     with torch.inference_mode():

@@ -269,6 +269,30 @@ TEST_F(Generate, RequestsOfAListGiveWhatTheyGiveAlone) {
   }
 }
 
+// With a larger vocabulary, and the tokenizer that they were trained with.
+TEST_F(Generate, AdaptersMayBringTokensOfTheirOwn) {
+  const std::string base = model("llama"), adapters = folder_ / "adapters", merged = folder_ / "merged";
+  copy_folder(kAdapters + "/llama_tokens", adapters);
+  folder_.write("adapters/tokenizer.json", R"({"model": {"type": "WordLevel", "unk_token": "a",
+      "vocab": {"a": 0, "b": 5, "new": 98}}, "pre_tokenizer": {"type": "Whitespace"}})");
+  ASSERT_EQ(run({"convert", base, merged, "--merge", adapters}).exit_code, 0);
+  std::vector<Json> written;
+  for (const Arguments& from : {Arguments{base, "--adapter", adapters}, Arguments{merged}}) {
+    Arguments arguments{"generate", "--prompt", "b new", "--max-tokens", "8", "--temperature", "0", "--json"};
+    arguments.insert(arguments.end(), from.begin(), from.end());
+    const Outcome outcome = run(arguments);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+    const Json text = json_lines(outcome.out).at(0);
+    EXPECT_EQ(text["prompt_tokens"], Json({5, 98}));
+    written.push_back(text["tokens"]);
+  }
+  EXPECT_EQ(written[0], written[1]);
+  ASSERT_EQ(run({"pack", base, "-o", folder_ / "base.linnet"}).exit_code, 0);
+  const Outcome packed = run({"generate", folder_ / "base.linnet", "--adapter", adapters, "--prompt", "b"});
+  EXPECT_EQ(packed.exit_code, 2);
+  EXPECT_NE(packed.error.find("the adapters have tokens of their own"), std::string::npos) << packed.error;
+}
+
 // Adapters beside the weights write what merged ones do. Several on one base, which each request chooses, write in one
 // batch what each of them writes alone.
 TEST_F(Generate, AdaptersOnOneBaseWriteWhatEachWritesAlone) {

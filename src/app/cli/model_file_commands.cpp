@@ -51,9 +51,10 @@ int convert(const ConvertArguments& arguments) {
     fail_user("'", arguments.from, "' is a run; `linnet export ", arguments.from, " --out ", arguments.to,
         "` makes a model folder of it");
   const bool merges = !arguments.adapter.empty();
-  const PretrainedModel model = open_with_adapters(arguments.from,
-      merges ? std::vector<AdapterFolder>{{"", arguments.adapter}} : std::vector<AdapterFolder>{},
-      {.architecture = arguments.architecture});
+  const auto adapters = merges ? std::vector<AdapterFolder>{{"", arguments.adapter}} : std::vector<AdapterFolder>{};
+  const PretrainedModel model = open_with_adapters(arguments.from, adapters, {.architecture = arguments.architecture});
+  if (const std::string files = tokenizer_folder(arguments.from, adapters); files != arguments.from)
+    options.files = load_pretrained_tokenizer(files)->files();
   const FlatWeights flat(*model.module, weights_of(arguments.from, &model));
   if (!merges)
     for (const std::string& name : model.fresh) std::fprintf(stderr, "new: %s\n", name.c_str());

@@ -275,10 +275,6 @@ void BatchStream::make(Slot& slot) {
   fill(taken.index, slot);
 }
 
-void BatchStream::seek(int64_t epoch, int64_t index) {
-  ahead_->restart([&] { cursor_.set(epoch, index); });
-}
-
 void BatchStream::take_share(BatchShare share) {
   ahead_->restart([&] { cursor_.take_share(share); });
 }

@@ -89,7 +89,9 @@ class BatchStream : public BatchSource, PairBatches {
   // Keeps prefetch_depth >= 1 batches ready besides the one in use. Starts at epoch 0, batch 0.
   BatchStream(const PairDataset& dataset, const Buckets& buckets, uint64_t seed, int prefetch_depth = 2);
 
-  void seek(int64_t epoch, int64_t index) override;
+  void seek(int64_t epoch, int64_t index) override {
+    ahead_->restart([&] { cursor_.set(epoch, index); });
+  }
   void take_share(BatchShare share) override;
   // Waits for the worker. Rethrows the worker's exception at its position, until seek().
   const Batch& next() override { return ring_[ahead_->next()].batch; }

@@ -26,10 +26,6 @@ void PretrainedTokenizer::save_pretrained(const std::string& folder) const {
   for (const auto& [name, text] : files()) write_file_atomically(folder + "/" + name, text);
 }
 
-void PretrainedTokenizer::save(const std::string& folder, const std::string& stem) const {
-  save_pretrained(folder + "/" + stem);
-}
-
 TextStream::TextStream(const PretrainedTokenizer& tokenizer, bool skip_special, std::span<const TokenId> context)
     : tokenizer_(tokenizer), skip_special_(skip_special) {
   for (size_t i = context.size(); i > 0 && window_.size() < kWindow; --i)

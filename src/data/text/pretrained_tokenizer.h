@@ -104,7 +104,7 @@ class PretrainedTokenizer : public Tokenizer {
   // Writes files() to a folder. Throws Error(kSystem) if that fails.
   void save_pretrained(const std::string& folder) const;
   // Writes files() to folder/stem, as in run folders.
-  void save(const std::string& folder, const std::string& stem) const override;
+  void save(const std::string& folder, const std::string& stem) const override { save_pretrained(folder + "/" + stem); }
 
  protected:
   TokenRoles roles_;           // what roles() returns

@@ -227,8 +227,9 @@ void TensorMatch::match(bool new_head) {
     rows.push_back({&row, found == by_name_.end() ? nullptr : found->second});
     if (found == by_name_.end()) continue;
     const TensorEntry& entry = *found->second->entry;
-    if (new_head && row.row->role == TensorRole::kHead && entry.type.shape != row.shape) {
-      rows.back().weight = nullptr;  // of another number of classes: drawn anew
+    const bool is_replaced = model_.replaced.contains(row.row->tensor);
+    if (entry.type.shape != row.shape && (is_replaced || (new_head && row.row->role == TensorRole::kHead))) {
+      rows.back().weight = nullptr;  // of another number of tokens or classes: adapters have it, or it is drawn anew
       continue;
     }
     const std::string who = "'" + found->second->file->path() + "': tensor " + entry.name + " is " + entry.text();
@@ -246,6 +247,7 @@ void TensorMatch::check_missing(bool new_head) {
     if (matched.weight) continue;
     const NameRow& row = *matched.bound->row;
     if (row.role != TensorRole::kRequired && row.role != TensorRole::kHead) continue;
+    if (model_.replaced.contains(row.tensor)) continue;
     if (row.role == TensorRole::kHead && new_head) {
       fresh.push_back(row.tensor);
       continue;

@@ -14,8 +14,7 @@
 
 namespace linnet {
 namespace {
-constexpr const char *kWeight = ".weight", *kAllLinear = "all-linear";
-constexpr const char* kBase = "base_model.model.";
+constexpr const char *kWeight = ".weight", *kAllLinear = "all-linear", *kBase = "base_model.model.";
 constexpr const char *kLoraA = ".lora_A.weight", *kLoraB = ".lora_B.weight", *kMagnitude = ".lora_magnitude_vector";
 
 bool ends_with_name(const std::string& path, const std::string& name) {
@@ -224,11 +223,13 @@ void name_classes(PretrainedModel& model, const std::string& adapters) {
 // The classifier that was trained with the adapters, and its number of classes.
 OpenOptions options_for(const std::string& adapters, OpenOptions options) {
   options.lora = read_adapter_options(adapters);
-  const ConfigFile config(path_in(adapters, kConfigName));
-  if (options.head || !options.architecture.empty()) return options;
-  options.head = head_of_adapters(config);
-  if (!options.head) return options;
   const auto file = open_adapters(adapters);
+  for (const TensorEntry& entry : file->entries())
+    if (entry.name.starts_with(kBase) && entry.name.find(".lora_") == entry.name.npos)
+      options.replaced[entry.name.substr(std::strlen(kBase))] = entry.type.shape;
+  if (options.head || !options.architecture.empty()) return options;
+  options.head = head_of_adapters(ConfigFile(path_in(adapters, kConfigName)));
+  if (!options.head) return options;
   for (const char* name : {"classifier.weight", "classifier.out_proj.weight"})
     if (const TensorEntry* head = file->find(std::string(kBase) + name))
       options.labels = head->type.shape.rank() == 2 ? head->type.shape[0] : 0;

@@ -88,8 +88,8 @@ TEST_P(SavedLora, IsWhatPeftSaved) {
 
 std::string name_of_case(const ::testing::TestParamInfo<const char*>& info) { return info.param; }
 constexpr const char* kOwnKinds[] = {"gpt2", "bert_classifier", "llama", "t5", "deberta_classifier", "gpt_neox"};
-constexpr const char* kOtherKinds[] = {
-    "llama_dora", "bert_all", "llama_tied"};  // with what save_adapters() does not write
+// With what save_adapters() does not write.
+constexpr const char* kOtherKinds[] = {"llama_dora", "bert_all", "llama_tied", "llama_tokens"};
 INSTANTIATE_TEST_SUITE_P(Folders, SavedLora, ::testing::ValuesIn(kOwnKinds), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Folders, Lora, ::testing::ValuesIn(kOwnKinds), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Others, Lora, ::testing::ValuesIn(kOtherKinds), name_of_case);
@@ -144,8 +144,8 @@ TEST_P(LoraLogits, AreThoseOfPeft) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Folders, LoraLogits,
-    ::testing::Values(
-        "gpt2", "bert_classifier", "llama", "deberta_classifier", "gpt_neox", "llama_dora", "bert_all", "llama_tied"),
+    ::testing::Values("gpt2", "bert_classifier", "llama", "deberta_classifier", "gpt_neox", "llama_dora", "bert_all",
+        "llama_tied", "llama_tokens"),
     name_of_case);
 
 TEST(LoraModel, ComputesWhatItsMergedWeightsCompute) {

@@ -41,6 +41,10 @@ PretrainedModel construct(const ConfigFile& config, const OpenOptions& options) 
   model.architecture = architecture.name, model.head = architecture.head;
   // The names stay if the number of classes does.
   if (options.labels > 0 && options.labels != label_count(config)) set_labels(model.config, options.labels);
+  model.replaced = options.replaced;
+  for (const auto& [tensor, shape] : options.replaced)
+    for (const char* name : {"embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight"})
+      if (tensor.ends_with(name) && shape.rank() == 2) model.config.set("vocab_size", shape[0]);
   model.module = model.family->construct(model.config, model.head);
   if (find_beyond(model.module->parameters(), INT64_C(1) << 50))  // sizes that are valid alone may overflow together
     config.fail("its sizes make a model that is larger than any memory");
@@ -273,6 +277,8 @@ PretrainedModel open_pretrained(const std::string& folder, const OpenOptions& op
   const bool converted = own.empty() || own[0] != model.architecture;
   const bool new_head = converted || (options.labels > 0 && options.labels != label_count(config));
   if (const auto packed = ParameterFile::open(folder)) {
+    if (model.config.integer("vocab_size", 0) != config.integer("vocab_size", 0))
+      fail_user("'", folder, "' is packed, and the adapters have tokens of their own: merge them before packing");
     match_parameters(model, *packed, new_head);
   } else if (!options.may_lack_weights || has_weight_files(folder)) {
     const WeightFiles files(folder, model.names.folders);

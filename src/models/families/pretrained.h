@@ -25,6 +25,7 @@ struct PretrainedModel {
   // Adapter folders that load_parameters() reads after the weights. Several, or one with a name: sets that rows of a
   // batch choose from (models/nn/low_rank.h).
   std::vector<AdapterFolder> adapters;
+  std::map<std::string, Shape> replaced;  // OpenOptions'
 
   // The form of the folder's files, which save_pretrained() writes too.
   bool with_prefix = true;
@@ -52,6 +53,8 @@ struct OpenOptions {
   int64_t labels = 0;  // of a classifier; 0: as in config.json
   // Adapters to add to the parameters; they begin without effect. Empty: none.
   std::optional<LoraOptions> lora = {};
+  // Tensors that an adapters' folder has whole. Embeddings among them say how many tokens there are.
+  std::map<std::string, Shape> replaced = {};
   // Accepts a folder with config.json alone, to plan with or to describe: load_parameters() fails.
   bool may_lack_weights = false;
 };

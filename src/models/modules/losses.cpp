@@ -14,10 +14,6 @@ void ClassWeights::set(Module& model, std::span<const float> weights) {
           const std::function<double()>&) { std::ranges::copy(values, out.begin()); });
 }
 
-Tensor ClassWeights::tensor(const Trace& trace) const {
-  return table_ && trace.options().training ? table_->tensor() : Tensor{};
-}
-
 Tensor soft_cross_entropy_sum(Tensor logits, Tensor target) {
   const Shape row{logits.dim(0), 1};
   return sum_to(sum_to(target, row) * log_sum_exp_last(logits) - sum_to(target * logits, row), {});

@@ -10,7 +10,7 @@ class ClassWeights {
   // Called before the model's layout is made. One weight per class; none: all count alike.
   void set(Module& model, std::span<const float> weights);
   // [classes], or undefined if all count alike; in evaluation too, so that losses are comparable.
-  Tensor tensor(const Trace& trace) const;
+  Tensor tensor(const Trace& trace) const { return table_ && trace.options().training ? table_->tensor() : Tensor{}; }
 
  private:
   std::optional<Constant> table_;

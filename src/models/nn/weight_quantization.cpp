@@ -7,6 +7,7 @@
 namespace linnet {
 std::optional<PackedShape> WeightQuantization::choose(const ParameterSpec& spec) const {
   const PackedShape* in_file = find_value(blocks, spec.name);
+  if (in_file && in_file->rows != spec.shape[0]) return {};  // adapters have it, for another number of tokens
   const std::optional<WeightFormat> format = in_file ? in_file->format : spec.table ? table : linear;
   if (!format || !spec.trainable || spec.shape.rank() == 0) return {};
   const PackedShape shape{*format, spec.shape[0], spec.shape.elements(1, spec.shape.rank())};

@@ -324,10 +324,6 @@ std::string OnnxBuilder::transpose(const std::string& x, std::vector<int64_t> or
   return add("Transpose", {x}, {ints_attribute("perm", std::move(order))});
 }
 
-std::string OnnxBuilder::unsqueeze(const std::string& x, std::vector<int64_t> axes) {
-  return add("Unsqueeze", {x, ints(axes)});
-}
-
 std::string OnnxBuilder::reduce(const std::string& op, const std::string& x, std::vector<int64_t> axes) {
   if (opset_ >= 18 || (op == "ReduceSum" && opset_ >= 13))
     return add(op, {x, ints(axes)}, {int_attribute("keepdims", 1)});

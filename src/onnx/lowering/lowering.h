@@ -75,7 +75,7 @@ class OnnxBuilder {
   std::string reshape(const std::string& x, const SymbolicShape& from, const SymbolicShape& to);
   std::string transpose(const std::string& x, std::vector<int64_t> order);
   // Adds or removes axes of size 1, counted in the result or in x.
-  std::string unsqueeze(const std::string& x, std::vector<int64_t> axes);
+  std::string unsqueeze(const std::string& x, std::vector<int64_t> axes) { return add("Unsqueeze", {x, ints(axes)}); }
   // Reduces over axes, which stay with size 1.
   std::string reduce(const std::string& op, const std::string& x, std::vector<int64_t> axes);
   std::string cast(const std::string& x, OnnxElement element);

@@ -78,6 +78,11 @@ LanguageModel make_language_model(
   return language;
 }
 
+std::string tokenizer_folder(const std::string& folder, const std::vector<AdapterFolder>& adapters) {
+  const bool is_own = adapters.size() == 1 && !are_chosen(adapters) && has_pretrained_tokenizer(adapters[0].folder);
+  return is_own ? adapters[0].folder : folder;
+}
+
 OpenedLanguageModel open_language_model(const std::string& folder, const std::vector<AdapterFolder>& adapters) {
   OpenedLanguageModel opened;
   opened.folder = folder;
@@ -99,8 +104,8 @@ OpenedLanguageModel open_language_model(const std::string& folder, const std::ve
     fail_user("'", folder, "' is a ", pretrained.architecture,
         " without an output layer, and its \"tie_word_embeddings\" is false: it predicts no tokens");
   set_language_model(opened, std::move(pretrained));
-  if (has_pretrained_tokenizer(folder)) {
-    opened.coder = open_text_coder(folder);
+  if (const std::string files = tokenizer_folder(folder, adapters); has_pretrained_tokenizer(files)) {
+    opened.coder = open_text_coder(files);
   } else {
     log_info("'" + folder + "' has no tokenizer: its text is token numbers with spaces between");
     opened.coder = make_number_coder(opened.model->vocab_size());

@@ -27,6 +27,8 @@ LanguageModel make_language_model(
 using OpenedLanguageModel = Opened<LanguageModel>;
 // Adds the adapters of other folders, if any, to a model folder's weights.
 OpenedLanguageModel open_language_model(const std::string& folder, const std::vector<AdapterFolder>& adapters = {});
+// The folder of the tokenizer: that of adapters without a name, if they were saved with theirs, else the model's.
+std::string tokenizer_folder(const std::string& folder, const std::vector<AdapterFolder>& adapters);
 
 // Writes a model folder for other programs. User error for a model that no family describes.
 void export_language_model(const OpenedLanguageModel& opened, const std::string& out);

@@ -185,10 +185,6 @@ std::vector<std::pair<int, int>> PairDataset::lengths() const {
   });
 }
 
-size_t PairDataset::bytes() const {
-  return tokens_.capacity() * sizeof(TokenId) + starts_.capacity() * sizeof(int64_t);
-}
-
 std::string DatasetReport::text() const {
   std::string text = with_commas(pairs) + " pairs, " + with_commas(source_tokens) + " source and " +
                      with_commas(target_tokens) + " target tokens (" + percent(unknown_source_tokens, source_tokens) +

@@ -85,7 +85,7 @@ class PairDataset {
   int64_t target_length(int64_t pair) const { return starts_[2 * pair + 2] - starts_[2 * pair + 1] - 1; }
   std::vector<std::pair<int, int>> lengths() const;  // source, target: what Buckets::choose() asks for
   const DatasetReport& report() const { return report_; }
-  size_t bytes() const;
+  size_t bytes() const { return tokens_.capacity() * sizeof(TokenId) + starts_.capacity() * sizeof(int64_t); }
 
  private:
   // Pair i: its framed source begins at tokens_[starts_[2i]], its framed target at tokens_[starts_[2i+1]].

@@ -224,10 +224,6 @@ std::string SentencePiecePretrained::piece(TokenId id) const {
   return tokens_[id].piece;
 }
 
-TokenId SentencePiecePretrained::id_of(std::string_view piece) const {
-  return find_or(ids_, std::string(piece), kNoToken);
-}
-
 bool SentencePiecePretrained::is_special(TokenId id) const {
   return id >= 0 && id < vocab_size() && tokens_[id].special;
 }

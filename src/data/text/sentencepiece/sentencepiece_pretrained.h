@@ -157,7 +157,7 @@ class SentencePiecePretrained : public TemplateTokenizer {
   using PretrainedTokenizer::decode;
   std::string decode(std::span<const TokenId> ids, bool skip_special) const override;
   std::string piece(TokenId id) const override;
-  TokenId id_of(std::string_view piece) const override;
+  TokenId id_of(std::string_view piece) const override { return find_or(ids_, std::string(piece), kNoToken); }
   bool is_special(TokenId id) const override;
   std::map<std::string, std::string> files() const override;
 

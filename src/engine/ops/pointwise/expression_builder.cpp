@@ -11,10 +11,6 @@ ExpressionBuilder::Ref ExpressionBuilder::append(const Instruction& instruction)
   return static_cast<Ref>(code_.size()) - 1;
 }
 
-ExpressionBuilder::Ref ExpressionBuilder::input(int operand) {
-  return append({.function = Scalar::kInput, .a = static_cast<int16_t>(operand)});
-}
-
 ExpressionBuilder::Ref ExpressionBuilder::constant(double value) {
   return append({.function = Scalar::kConstant, .constant = value});
 }

@@ -91,7 +91,7 @@ struct PointwiseArguments {
 class ExpressionBuilder {
  public:
   using Ref = int;  // index of an instruction
-  Ref input(int operand);
+  Ref input(int operand) { return append({.function = Scalar::kInput, .a = static_cast<int16_t>(operand)}); }
   Ref constant(double value);
   Ref apply(Scalar function, Ref a, Ref b = -1, Ref c = -1);
   // Copies `expression` in, its operand k being `operands[k]`; returns its instructions' results, its own last.
