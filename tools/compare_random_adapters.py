@@ -40,8 +40,10 @@ def flip(r, share=0.3):
     return r.random() < share
 
 
-def load(name, folder):
+def load(name, folder, more_tokens=0):
     model = getattr(transformers, name).from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    if more_tokens:
+        model.resize_token_embeddings(model.config.vocab_size + more_tokens)
     return model.eval()
 
 
@@ -53,6 +55,8 @@ def settings(r, model, task):
     parts = sorted({name.split(".")[-1] for name in linear if not name.startswith(heads) and "." in name})
     parts = [part for part in parts if not part.isdigit() and part not in heads]
     some = r.sample(parts, r.randint(1, len(parts)))
+    if flip(r, 0.2) and "lm_head" in linear and not model.config.tie_word_embeddings:
+        some.append("lm_head")
     choice = {"target_modules": r.choice([some, ".*\\.(" + "|".join(some) + ")"])}
     if flip(r, 0.2) and task == "CAUSAL_LM":
         choice["target_modules"] = "all-linear"
@@ -67,7 +71,7 @@ def settings(r, model, task):
         found[r.choice(["layers_to_transform", "exclude_modules"])] = [1] if flip(r, 0.5) else [0]
         if "exclude_modules" in found:
             found["exclude_modules"] = ".*1.*"
-    if flip(r) and task == "CAUSAL_LM":
+    if flip(r) and task == "CAUSAL_LM" and "lm_head" not in some:
         tied = model.config.tie_word_embeddings
         choices = [["embed_tokens"], ["norm"]] + ([] if tied else [["lm_head"], ["embed_tokens", "lm_head"]])
         found["modules_to_save"], found["ensure_weight_tying"] = r.choice(choices), tied
@@ -90,7 +94,8 @@ def compare(linnet, name, seed, scratch):
         return None
     r = random.Random(f"{name} {seed}")
     torch.manual_seed(seed)
-    model = load(architecture, folder)
+    more_tokens = r.choice([0, 0, 1, 3]) if task == "CAUSAL_LM" else 0
+    model = load(architecture, folder, more_tokens)
     plain = outputs(model, task)
     adapted = peft.get_peft_model(model, settings(r, model, task))
     with torch.no_grad():
@@ -101,7 +106,8 @@ def compare(linnet, name, seed, scratch):
                 value.add_(torch.randn_like(value) * (0.3 if "lora_" in key else 0.05))
     adapter, out = os.path.join(scratch, "adapter"), os.path.join(scratch, "out")
     adapted.save_pretrained(adapter)
-    wanted = outputs(peft.PeftModel.from_pretrained(load(architecture, folder), adapter).eval(), task)
+    base = load(architecture, folder, more_tokens)
+    wanted = outputs(peft.PeftModel.from_pretrained(base, adapter).eval(), task)
     command = [linnet, "convert", folder, out, "--merge", adapter]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:

@@ -192,6 +192,12 @@ PretrainedModel open_with_sets(
   return model;
 }
 
+// The name of a layer's own tensor, which PEFT calls differently where the layer has adapters.
+std::string own_name(std::string name) {
+  replace_all(name, ".base_layer.", ".");
+  return name;
+}
+
 // "alpha_pattern" gives the alpha of some layers, by the ends of their names. PEFT also takes expressions there.
 double alpha_of(const ConfigFile& config, const std::string& layer, double otherwise) {
   const ConfigFile pattern = config.object("alpha_pattern");
@@ -226,7 +232,7 @@ OpenOptions options_for(const std::string& adapters, OpenOptions options) {
   const auto file = open_adapters(adapters);
   for (const TensorEntry& entry : file->entries())
     if (entry.name.starts_with(kBase) && entry.name.find(".lora_") == entry.name.npos)
-      options.replaced[entry.name.substr(std::strlen(kBase))] = entry.type.shape;
+      options.replaced[own_name(entry.name).substr(std::strlen(kBase))] = entry.type.shape;
   if (options.head || !options.architecture.empty()) return options;
   options.head = head_of_adapters(ConfigFile(path_in(adapters, kConfigName)));
   if (!options.head) return options;
@@ -236,10 +242,6 @@ OpenOptions options_for(const std::string& adapters, OpenOptions options) {
   return options;
 }
 }  // namespace
-
-double LoraOptions::scale() const {
-  return alpha / (rank_stabilized ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank));
-}
 
 void write_lora_options(const LoraOptions& options, ConfigFile& config) {
   ConfigFile values;
@@ -275,9 +277,8 @@ void merge_adapters(const PretrainedModel& model, const ParameterLayout& layout,
     if (a.row->role != TensorRole::kAdapter || !name.ends_with(kLoraA)) continue;
     const std::string module = without(name, kLoraA);
     const BoundRow &b = *by_tensor.at(module + kLoraB), &weight = *by_tensor.at(module + kWeight);
-    const int64_t rank = a.shape[0];
-    merge_low_rank({b.shape[0], a.shape[1]}, parameters + a.offset, parameters + b.offset, rank, model.lora->scale(),
-        nullptr, parameters + weight.offset);
+    merge_low_rank({b.shape[0], a.shape[1]}, parameters + a.offset, parameters + b.offset, a.shape[0],
+        model.lora->scale(), nullptr, parameters + weight.offset);
   }
 }
 
@@ -300,7 +301,6 @@ LoraOptions read_adapter_options(const std::string& folder) {
     LoraOptions own = options;
     own.rank = entry.type.shape[0], own.alpha = alpha_of(config, layer, options.alpha);
     options.layers[layer] = {own.rank, own.scale(), file->find(layer + kMagnitude) != nullptr};
-    options.targets.push_back(layer);
   }
   if (options.layers.empty()) fail_user("'", file->path(), "' has no adapters of linear layers");
   return options;
@@ -359,8 +359,7 @@ PretrainedModel open_with_adapters(
   const std::vector<BoundRow> rows = bind_names(model.names, layout);
   const AdapterFiles files(model, rows);  // checks them
   if (!contains(model.names.rows, TensorRole::kAdapter, &NameRow::role) && ParameterFile::open(folder))
-    fail_user("'", adapters[0].folder, "' changes weights of the model, and those of '", folder,
-        "' are packed: merge it (`linnet convert MODEL OUT --merge ADAPTER`), then pack the result");
+    fail_user("'", folder, "' is packed, and '", adapters[0].folder, "' changes its weights: merge it before packing");
   if (model.lora) name_classes(model, adapters[0].folder);
   return model;
 }
@@ -405,15 +404,14 @@ void AdapterFiles::add(const PretrainedModel& model, const std::vector<BoundRow>
     // With "bias" of all layers PEFT saves that of a module trained in full three times.
     const auto has = [&](const char* part) { return entry.name.find(part) != entry.name.npos; };
     if (has(".modules_to_save.") || has(".original_module.")) continue;
-    std::string name = entry.name;
-    replace_all(name, ".base_layer.", ".");
+    const std::string name = own_name(entry.name);
     const std::string module = name.substr(0, name.find(".lora_"));
     const auto layer = options.layers.find(module);
     const bool is_of_layer = layer != options.layers.end() && module != name;
     if (copies.contains(name)) continue;
     if (const BoundRow* place = find_or(places, name, nullptr)) {
       const double all = options.scale(), own = is_of_layer && name.ends_with(kLoraB) ? layer->second.scale : all;
-      tensors_.push_back({place, check(entry, place->shape), own == all ? 1 : static_cast<float>(own / all)});
+      placed_.push_back({place, check(entry, place->shape), own == all ? 1 : static_cast<float>(own / all)});
       continue;
     }
     const BoundRow* weight = find_or(places, module + kWeight, nullptr);
@@ -434,7 +432,7 @@ void AdapterFiles::read(const ParameterLayout& layout, const ParameterSlot& slot
       fail_user("adapter tensor ", entry.name, " changes a weight that stays in the blocks of its file; ",
           "--quantize none reads it as floats");
   };
-  for (const auto& [bound, entry, factor] : tensors_) {
+  for (const auto& [bound, entry, factor] : placed_) {
     if (bound->spec != &slot.spec) continue;
     check(*entry);
     read_tensor(*bound, entry->dtype, entry->data, parameters);

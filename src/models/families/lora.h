@@ -2,6 +2,7 @@
 // adapter_model.safetensors, with tensors "base_model.model.<module>.lora_A.weight" and modules trained in full
 // ("modules_to_save"), such as a new classifier.
 #pragma once
+#include <cmath>
 #include <functional>
 #include <map>
 #include <optional>
@@ -26,7 +27,9 @@ struct LoraOptions {
   };
   std::map<std::string, Layer> layers = {};  // by their names in a folder; add_adapters() fills it if it is empty
 
-  double scale() const;
+  double scale() const {
+    return alpha / (rank_stabilized ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank));
+  }
 };
 
 // The options in a run's config.json, by which construct() adds adapters. Saved folders have merged weights instead.
@@ -79,7 +82,7 @@ class AdapterFiles {
 
  private:
   // A tensor of a file in the place of a row of the name table, times `factor`.
-  struct Tensor {
+  struct Placed {
     const BoundRow* bound;
     const TensorEntry* entry;
     float factor;
@@ -92,7 +95,7 @@ class AdapterFiles {
   void add(const PretrainedModel& model, const std::vector<BoundRow>& rows, const AdapterFolder& adapter);
 
   std::vector<std::unique_ptr<const TensorFile>> files_;
-  std::vector<Tensor> tensors_;
+  std::vector<Placed> placed_;
   std::vector<Merged> merged_;
 };
 // Writes a folder that PEFT reads. `load` fills a buffer with all parameters; the memory of finished ones that the
