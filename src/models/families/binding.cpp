@@ -191,7 +191,7 @@ TensorMatch::TensorMatch(
     : bound(bind_names(model.names, layout)), model_(model), files_(files) {
   const std::string& prefix = model.names.prefix;
   with_prefix = prefix.empty() || std::ranges::any_of(files.weights(), [&](const WeightFiles::Weight& weight) {
-    return current_beginning(weight.name).starts_with(prefix);
+    return model_.names.current(weight.name).starts_with(prefix);
   });
   for (const WeightFiles::Weight& weight : files.weights()) {
     const std::string name = table_name(weight.name);
@@ -205,15 +205,9 @@ TensorMatch::TensorMatch(
   check_extra();
 }
 
-std::string TensorMatch::current_beginning(const std::string& name) const {
-  for (const auto& [old_beginning, beginning] : model_.names.old_beginnings)
-    if (name.starts_with(old_beginning)) return beginning + name.substr(old_beginning.size());
-  return name;
-}
-
 // Replaces old endings and beginnings, and adds the table's prefix.
 std::string TensorMatch::table_name(const std::string& name) const {
-  std::string result = current_beginning(name);
+  std::string result = model_.names.current(name);
   for (const auto& [old_ending, ending] : model_.names.old_endings)
     if (result.ends_with(old_ending)) result = result.substr(0, result.size() - old_ending.size()) + ending;
   if (with_prefix) return result;

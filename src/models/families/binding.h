@@ -46,7 +46,6 @@ class TensorMatch {
   [[noreturn]] void fail_different(const MatchedRow& matched) const;
 
  private:
-  std::string current_beginning(const std::string& name) const;
   std::string table_name(const std::string& name) const;
   void match(bool new_head);
   void check_missing(bool new_head);

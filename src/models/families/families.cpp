@@ -194,6 +194,12 @@ void NameTable::add(const Module& module, const NamePatterns& patterns, const Na
   }
 }
 
+std::string NameTable::current(const std::string& name) const {
+  for (const auto& [old_beginning, beginning] : old_beginnings)
+    if (name.starts_with(old_beginning)) return beginning + name.substr(old_beginning.size());
+  return name;
+}
+
 void NameTable::add_layer(const std::string& ours, const std::vector<std::string>& theirs, const NamePattern& pattern,
     const std::map<std::string, Shape>& shapes, const NameSizes& sizes) {
   for (const char* const ending : {"", ".weight", ".bias"}) {

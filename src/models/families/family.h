@@ -79,6 +79,7 @@ struct NameTable {
   // Folders within the model's whose files' tensors these rows name, too: "2_Dense/linear.weight".
   std::vector<std::string> folders;
 
+  std::string current(const std::string& name) const;  // without an old beginning
   void add(const std::string& tensor, const std::string& parameter, TensorForm form = TensorForm::kSame,
       TensorRole role = TensorRole::kRequired);
   // The tensors of what the module has of these patterns, one layer after another.

@@ -22,6 +22,7 @@ FamilyList families_of_gpt_neox() {
               {"head", "embed_out.weight", kSame, TensorRole::kHead},
               {"tokens.weight", "embed_out.weight", kSame, TensorRole::kCopy}},
           .computed = {"layers.*.attention.bias", "layers.*.attention.masked_bias",
-              "layers.*.attention.rotary_emb.inv_freq"}}})};
+              "layers.*.attention.rotary_emb.inv_freq"},
+          .old_beginnings = {{"lm_head.", "embed_out."}}}})};  // transformers 5's name, which adapters have
 }
 }  // namespace linnet

@@ -52,13 +52,10 @@ std::vector<Target> linear_layers(PretrainedModel& model) {
 
 std::string part_name(const std::string& module) { return module.substr(module.rfind('.') + 1); }
 
-// The last parts of the layers' names, each once.
+// The last parts of the layers' names.
 std::string names_of(const std::vector<Target>& targets) {
-  std::vector<std::string> names;
-  for (const Target& target : targets) {
-    const std::string name = part_name(target.module);
-    if (!contains(names, name)) names.push_back(name);
-  }
+  std::set<std::string> names;
+  for (const Target& target : targets) names.insert(part_name(target.module));
   return joined(names);
 }
 
@@ -88,11 +85,25 @@ void choose_layers(PretrainedModel& model, LoraOptions& options) {
   }
 }
 
+// The table's name of a tensor of adapters' files. Layers with adapters have their own tensors under another name.
+std::string own_name(const NameTable& names, std::string name) {
+  replace_all(name, ".base_layer.", ".");
+  return name.starts_with(kBase) ? kBase + names.current(name.substr(std::strlen(kBase))) : name;
+}
+
+std::map<std::string, LoraOptions::Layer> layers_of(const PretrainedModel& model, const LoraOptions& options) {
+  std::map<std::string, LoraOptions::Layer> layers;  // by the table's names
+  for (const auto& [name, layer] : options.layers)
+    layers[without(own_name(model.names, name + kWeight), kWeight)] = layer;
+  return layers;
+}
+
 // `ending`: ".<name>" for one of several sets.
 void add_to_layers(PretrainedModel& model, const LoraOptions& options, int64_t set, const std::string& ending) {
+  const std::map<std::string, LoraOptions::Layer> layers = layers_of(model, options);
   for (const Target& target : linear_layers(model)) {
-    const auto own = options.layers.find(peft_name(model, target.module));
-    if (own == options.layers.end() || own->second.has_magnitude) continue;
+    const auto own = layers.find(peft_name(model, target.module));
+    if (own == layers.end() || own->second.has_magnitude) continue;
     const std::string part = part_name(target.module) + ending;
     target.layer->low_rank.add(
         *target.layer, part, target.row.first_row, target.rows, target.in, own->second.rank, options.scale(), set);
@@ -132,8 +143,7 @@ const char* classifier_word(const PretrainedModel& model) {
 
 // Whether save_adapters() writes it: adapters, and the head of a classifier, which begins with random values.
 bool is_in_file(const PretrainedModel& model, const NameRow& row) {
-  if (row.role == TensorRole::kAdapter) return true;
-  return row.role == TensorRole::kHead && classifier_word(model);
+  return row.role == TensorRole::kAdapter || (row.role == TensorRole::kHead && classifier_word(model));
 }
 
 const char* task_type(const PretrainedModel& model) {
@@ -166,22 +176,17 @@ ConfigFile adapter_config(const PretrainedModel& model, const std::string& base)
   config.set("use_rslora", lora.rank_stabilized);
   config.set("bias", "none");
   config.set("fan_in_fan_out", contains(model.names.rows, TensorForm::kTransposed, &NameRow::form));
-  const bool has_experts = std::ranges::any_of(
-      model.names.rows, [](const NameRow& row) { return row.tensor.find(".experts.") != row.tensor.npos; });
+  const auto name_of = [](const auto& layer) { return layer.first.substr(std::strlen(kBase)); };
   if (lora.targets != std::vector<std::string>{kAllLinear}) config.set("target_modules", lora.targets);
-  else if (!has_experts) config.set("target_modules", kAllLinear);
-  else  // PEFT's "all-linear" has the router and the experts, too
-    config.set("target_modules", std::vector<std::string>{"q_proj", "k_proj", "v_proj", "o_proj"});
+  else config.set("target_modules", mapped(lora.layers, name_of));  // PEFT's "all-linear" has poolers and experts too
   if (heads.empty()) config.set_null("modules_to_save");
   else config.set("modules_to_save", heads);
   config.set("inference_mode", true);
   return config;
 }
 
-// The set without a name, if others have one. Users cannot give this name.
-constexpr const char* kUnnamedSet = "default+";
-
-std::string set_name(const AdapterFolder& adapter) { return adapter.name.empty() ? kUnnamedSet : adapter.name; }
+// The set without a name, if others have one, gets one that users cannot give.
+std::string set_name(const AdapterFolder& adapter) { return adapter.name.empty() ? "default+" : adapter.name; }
 
 PretrainedModel open_with_sets(
     const std::string& folder, const std::vector<AdapterFolder>& adapters, const OpenOptions& options) {
@@ -190,12 +195,6 @@ PretrainedModel open_with_sets(
     add_to_layers(
         model, read_adapter_options(adapters[i].folder), static_cast<int64_t>(i), "." + set_name(adapters[i]));
   return model;
-}
-
-// The name of a layer's own tensor, which PEFT calls differently where the layer has adapters.
-std::string own_name(std::string name) {
-  replace_all(name, ".base_layer.", ".");
-  return name;
 }
 
 // "alpha_pattern" gives the alpha of some layers, by the ends of their names. PEFT also takes expressions there.
@@ -231,8 +230,8 @@ OpenOptions options_for(const std::string& adapters, OpenOptions options) {
   options.lora = read_adapter_options(adapters);
   const auto file = open_adapters(adapters);
   for (const TensorEntry& entry : file->entries())
-    if (entry.name.starts_with(kBase) && entry.name.find(".lora_") == entry.name.npos)
-      options.replaced[own_name(entry.name).substr(std::strlen(kBase))] = entry.type.shape;
+    if (const std::string name = own_name({}, entry.name); name.starts_with(kBase) && name.find(".lora_") == name.npos)
+      options.replaced[name.substr(std::strlen(kBase))] = entry.type.shape;
   if (options.head || !options.architecture.empty()) return options;
   options.head = head_of_adapters(ConfigFile(path_in(adapters, kConfigName)));
   if (!options.head) return options;
@@ -373,75 +372,78 @@ AdapterFiles::~AdapterFiles() = default;
 void AdapterFiles::add(const PretrainedModel& model, const std::vector<BoundRow>& rows, const AdapterFolder& adapter) {
   const TensorFile& file = *files_.emplace_back(open_adapters(adapter.folder));
   const LoraOptions options = read_adapter_options(adapter.folder);
+  const std::map<std::string, LoraOptions::Layer> layers = layers_of(model, options);
   const bool is_chosen = are_chosen(model.adapters);
   const std::string ending = (is_chosen ? "." + set_name(adapter) : "") + kWeight;
-  std::map<std::string, const BoundRow*> places, copies;  // by the file's names; the latter of tied weights
+  std::map<std::string, const TensorEntry*> entries;  // by the table's names, as are the maps below
+  for (const TensorEntry& entry : file.entries()) {
+    // With "bias" of all layers PEFT saves that of a module trained in full three times.
+    const auto has = [&](const char* part) { return entry.name.find(part) != entry.name.npos; };
+    if (!has(".modules_to_save.") && !has(".original_module.")) entries[own_name(model.names, entry.name)] = &entry;
+  }
+  const auto expect = [&](const std::string& name, const Shape& shape) {
+    const TensorEntry* entry = find_or(entries, name, nullptr);
+    if (!entry) fail_user("'", file.path(), "': tensor ", name, " is missing");
+    if (entry->type.shape != shape || !is_float(entry->dtype))
+      fail_user("'", file.path(), "': tensor ", entry->name, " is ", entry->text(), ", expected floats of the shape ",
+          shape.text());
+    return entry;
+  };
+  std::map<std::string, const BoundRow*> places, copies;  // the latter of tied weights
   for (const BoundRow& bound : rows) {
     const auto& [tensor, role] = std::tie(bound.row->tensor, bound.row->role);
     if (role == TensorRole::kAdapter) {
       if (!tensor.ends_with(ending)) continue;
       const std::string name = peft_name(model, without(tensor, ending) + kWeight);
-      if (!file.find(name)) fail_user("'", file.path(), "': tensor ", name, " is missing");
-      places[name] = &bound;
+      const double all = options.scale(), own = name.ends_with(kLoraB) ? layers.at(without(name, kLoraB)).scale : all;
+      placed_.push_back({&bound, expect(name, bound.shape), own == all ? 1 : static_cast<float>(own / all)});
+      entries.erase(name);
     } else if (!is_chosen && bound.spec) {
       (role == TensorRole::kCopy ? copies : places)[peft_name(model, tensor)] = &bound;
     }
   }
   for (const auto& [name, copy] : copies)
     for (const auto& [own, place] : places) {
-      const TensorEntry *one = file.find(own), *other = file.find(name);
+      const TensorEntry *one = find_or(entries, own, nullptr), *other = find_or(entries, name, nullptr);
       if (place->spec != copy->spec || (!one && !other)) continue;
       if (!one || !other || one->text() != other->text() || std::memcmp(one->data, other->data, one->bytes()) != 0)
         fail_user("'", file.path(), "': ", own, " and ", name, " are one tensor of the model, and differ here");
     }
-  const auto check = [&](const TensorEntry& entry, const Shape& shape) {
-    if (entry.type.shape != shape || !is_float(entry.dtype))
-      fail_user("'", file.path(), "': tensor ", entry.name, " is ", entry.text(), ", expected floats of the shape ",
-          shape.text());
-    return &entry;
-  };
-  for (const TensorEntry& entry : file.entries()) {
-    // With "bias" of all layers PEFT saves that of a module trained in full three times.
-    const auto has = [&](const char* part) { return entry.name.find(part) != entry.name.npos; };
-    if (has(".modules_to_save.") || has(".original_module.")) continue;
-    const std::string name = own_name(entry.name);
-    const std::string module = name.substr(0, name.find(".lora_"));
-    const auto layer = options.layers.find(module);
-    const bool is_of_layer = layer != options.layers.end() && module != name;
+  for (const auto& [name, entry] : entries) {
     if (copies.contains(name)) continue;
     if (const BoundRow* place = find_or(places, name, nullptr)) {
-      const double all = options.scale(), own = is_of_layer && name.ends_with(kLoraB) ? layer->second.scale : all;
-      placed_.push_back({place, check(entry, place->shape), own == all ? 1 : static_cast<float>(own / all)});
+      placed_.push_back({place, expect(name, place->shape), 1});
       continue;
     }
+    const std::string module = name.substr(0, name.find(".lora_"));
     const BoundRow* weight = find_or(places, module + kWeight, nullptr);
-    if (!is_of_layer || !weight || weight->shape.rank() != 2)
-      fail_user("'", file.path(), "': the model has no place for tensor ", entry.name,
+    const auto layer = layers.find(module);
+    if (layer == layers.end() || !weight || weight->shape.rank() != 2)
+      fail_user("'", file.path(), "': the model has no place for tensor ", entry->name,
           is_chosen ? "; requests choose adapters of linear layers, a folder without a name may have others" : "");
     if (!name.ends_with(kLoraA)) continue;
     const bool turned = weight->row->form == TensorForm::kTransposed;
     const int64_t out = weight->shape[turned], in = weight->shape[!turned], rank = layer->second.rank;
-    merged_.push_back({weight, check(entry, {rank, in}), check(file.at(module + kLoraB), {out, rank}),
-        layer->second.has_magnitude ? check(file.at(module + kMagnitude), {out}) : nullptr, layer->second.scale});
+    merged_.push_back({weight, expect(name, {rank, in}), expect(module + kLoraB, {out, rank}),
+        layer->second.has_magnitude ? expect(module + kMagnitude, {out}) : nullptr, layer->second.scale});
   }
 }
 
 void AdapterFiles::read(const ParameterLayout& layout, const ParameterSlot& slot, float* parameters) const {
-  const auto check = [&](const TensorEntry& entry) {
-    if (layout.is_in_blocks(slot))
-      fail_user("adapter tensor ", entry.name, " changes a weight that stays in the blocks of its file; ",
-          "--quantize none reads it as floats");
-  };
+  const auto is_own = [&](const BoundRow* bound) { return bound->spec == &slot.spec; };
+  const bool any =
+      std::ranges::any_of(placed_, is_own, &Placed::bound) || std::ranges::any_of(merged_, is_own, &Merged::weight);
+  if (any && layout.is_in_blocks(slot))
+    fail_user("adapters change ", slot.spec.name, ", which stays in the blocks of its file; --quantize none reads ",
+        "it as floats");
   for (const auto& [bound, entry, factor] : placed_) {
-    if (bound->spec != &slot.spec) continue;
-    check(*entry);
+    if (!is_own(bound)) continue;
     read_tensor(*bound, entry->dtype, entry->data, parameters);
     if (factor != 1)
       for (int64_t i = 0; i < bound->shape.elements(); ++i) parameters[bound->offset + i] *= factor;
   }
   for (const auto& [weight, a, b, magnitude, scale] : merged_) {
-    if (weight->spec != &slot.spec) continue;
-    check(*a);
+    if (!is_own(weight)) continue;
     const auto values_of = [&](const TensorEntry& entry, bool by_heads) {
       NameRow row = *weight->row;
       row.form = by_heads && row.form == TensorForm::kByHeads ? row.form : TensorForm::kSame;

@@ -195,8 +195,9 @@ TEST(LoraModel, NamesTheLayersOfAMixtureOfExperts) {
     const auto load = [&](const ParameterTarget& target) { load_parameters(model, layout, target); };
     const testing::TemporaryFolder folder;
     save_adapters(model, layout, load, "base", folder.path());
-    EXPECT_EQ(ConfigFile(folder / "adapter_config.json").texts("target_modules"),
-        (std::vector<std::string>{"q_proj", "k_proj", "v_proj", "o_proj"}));
+    const std::vector<std::string> targets = ConfigFile(folder / "adapter_config.json").texts("target_modules");
+    EXPECT_EQ(std::ranges::count(targets, "model.layers.0.self_attn.q_proj"), 1);
+    EXPECT_EQ(targets.size() % 4, 0);
     const SafetensorsFile saved(folder / "adapter_model.safetensors", SafetensorsTypes::kAll);
     EXPECT_FALSE(saved.entries().empty());
     for (const SafetensorsEntry& entry : saved.entries())
@@ -208,7 +209,7 @@ TEST(LoraModel, WhatItCannotDoIsOneLine) {
   const auto open = [](const LoraOptions& lora) {
     return [lora] { open_pretrained("tests/golden/pretrained/llama", {.lora = lora}); };
   };
-  EXPECT_PRED2(has_text, error_of(open({.targets = {"query"}})), "no linear layer \"query\"; it has q_proj, k_proj");
+  EXPECT_PRED2(has_text, error_of(open({.targets = {"query"}})), "no linear layer \"query\"; it has down_proj, gate_proj");
   EXPECT_PRED2(has_text, error_of(open({.rank = 4000, .targets = {"q_proj"}})), "lora.rank = 4000 is above");
   const testing::TemporaryFolder folder;
   fs::copy_file("tests/golden/lora/llama/adapter_model.safetensors", folder / "adapter_model.safetensors");
@@ -235,11 +236,11 @@ TEST(LoraModel, WhatItCannotDoIsOneLine) {
       "requests choose adapters of linear layers");
   // Weights that the model ties.
   const std::vector<float> embeddings(97 * 16, 0.5F);
-  const std::string model = "base_model.model.model.", layer = model + "layers.0.self_attn.q_proj.";
+  const std::string model = "base_model.model.model.", layer = model + "layers.0.mlp.up_proj.";
   const std::vector<SafetensorsTensor> tensors{
       {model + "embed_tokens.weight", {DType::kF32, {97, 16}}, embeddings.data()},
       {layer + "lora_A.weight", {DType::kF32, {4, 16}}, embeddings.data()},
-      {layer + "lora_B.weight", {DType::kF32, {16, 4}}, embeddings.data()}};
+      {layer + "lora_B.weight", {DType::kF32, {40, 4}}, embeddings.data()}};
   const auto save = [&](size_t count) {
     save_safetensors(folder / "adapter_model.safetensors", std::span(tensors).first(count));
   };
@@ -257,6 +258,26 @@ TEST(LoraModel, WhatItCannotDoIsOneLine) {
     open_with_adapters("tests/golden/pretrained/gpt2", {{"", "tests/golden/lora/t5"}}, {});
   }),
       "no error");
+}
+
+// Adapters have the names of the program's modules, which other versions of transformers, or models of texts and
+// pictures, call differently.
+TEST(LoraModel, HasLayersByOldNamesToo) {
+  const std::vector<float> ones(1000, 1.0F);
+  const auto up_proj = [&](const std::string& base, const std::string& layer) {
+    const WeightFiles files("tests/golden/pretrained/" + base);
+    const Shape shape = files.find("model.layers.0.mlp.up_proj.weight")->entry->type.shape;
+    const testing::TemporaryFolder folder;
+    folder.write("adapter_config.json", R"({"peft_type": "LORA", "r": 1})");
+    const std::vector<SafetensorsTensor> tensors{
+        {"base_model.model." + layer + ".lora_A.weight", {DType::kF32, {1, shape[1]}}, ones.data()},
+        {"base_model.model." + layer + ".lora_B.weight", {DType::kF32, {shape[0], 1}}, ones.data()}};
+    save_safetensors(folder / "adapter_model.safetensors", tensors);
+    const PretrainedModel model = open_with_adapters("tests/golden/pretrained/" + base, {{"", folder.path()}}, {});
+    return std::ranges::count(model.names.rows, TensorRole::kAdapter, &NameRow::role);
+  };
+  for (const char* name : {"model.", "model.language_model.", "language_model.model."})
+    EXPECT_EQ(up_proj("gemma3", std::string(name) + "layers.0.mlp.up_proj"), 2) << name;
 }
 
 TEST(LoraModel, FoldersOfAdaptersMayHaveNames) {
