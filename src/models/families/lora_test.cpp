@@ -209,7 +209,8 @@ TEST(LoraModel, WhatItCannotDoIsOneLine) {
   const auto open = [](const LoraOptions& lora) {
     return [lora] { open_pretrained("tests/golden/pretrained/llama", {.lora = lora}); };
   };
-  EXPECT_PRED2(has_text, error_of(open({.targets = {"query"}})), "no linear layer \"query\"; it has down_proj, gate_proj");
+  EXPECT_PRED2(
+      has_text, error_of(open({.targets = {"query"}})), "no linear layer \"query\"; it has down_proj, gate_proj");
   EXPECT_PRED2(has_text, error_of(open({.rank = 4000, .targets = {"q_proj"}})), "lora.rank = 4000 is above");
   const testing::TemporaryFolder folder;
   fs::copy_file("tests/golden/lora/llama/adapter_model.safetensors", folder / "adapter_model.safetensors");
