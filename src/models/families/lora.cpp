@@ -225,7 +225,7 @@ void name_classes(PretrainedModel& model, const std::string& adapters) {
   if (file->metadata().contains(kNoAnswerEntry)) set_may_lack_answers(model.config);
 }
 
-// The classifier that was trained with the adapters, and its number of classes.
+// The adapters, what was trained in full beside them, and of a classifier its head and number of classes.
 OpenOptions options_for(const std::string& adapters, OpenOptions options) {
   options.lora = read_adapter_options(adapters);
   const auto file = open_adapters(adapters);
@@ -261,9 +261,8 @@ std::optional<LoraOptions> read_lora_options(const ConfigFile& config) {
 void add_adapters(PretrainedModel& model, const LoraOptions& options) {
   model.lora = options;
   if (options.targets.empty()) model.lora->targets = {kAllLinear};
-  if (options.layers.empty()) choose_layers(model, *model.lora);
+  if (options.layers.empty()) choose_layers(model, *model.lora), write_lora_options(*model.lora, model.config);
   add_to_layers(model, *model.lora, LowRank::kAlways, "");
-  write_lora_options(*model.lora, model.config);
 }
 
 void merge_adapters(const PretrainedModel& model, const ParameterLayout& layout, float* parameters) {

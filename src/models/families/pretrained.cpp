@@ -41,14 +41,19 @@ PretrainedModel construct(const ConfigFile& config, const OpenOptions& options) 
   model.architecture = architecture.name, model.head = architecture.head;
   // The names stay if the number of classes does.
   if (options.labels > 0 && options.labels != label_count(config)) set_labels(model.config, options.labels);
-  for (const auto& [tensor, shape] : options.replaced)
-    for (const char* name : {"embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight"})
-      if (tensor.ends_with(name) && shape.rank() == 2) model.config.set("vocab_size", shape[0]);
-  model.module = model.family->construct(model.config, model.head);
-  if (find_beyond(model.module->parameters(), INT64_C(1) << 50))  // sizes that are valid alone may overflow together
-    config.fail("its sizes make a model that is larger than any memory");
-  model.names = model.family->names(model.config, model.head, *model.module);
+  const auto make = [&] {
+    model.module = model.family->construct(model.config, model.head);
+    if (find_beyond(model.module->parameters(), INT64_C(1) << 50))  // sizes that are valid alone may overflow together
+      config.fail("its sizes make a model that is larger than any memory");
+    model.names = model.family->names(model.config, model.head, *model.module);
+  };
+  make();
   for (const auto& [tensor, shape] : options.replaced) model.replaced[model.names.current(tensor)] = shape;
+  for (const NameRow& row : model.names.rows)
+    if (row.parameter == "tokens.weight" || row.parameter == "bert.words.weight")
+      if (const Shape* shape = find_value(model.replaced, row.tensor); shape && shape->rank() == 2)
+        model.config.set("vocab_size", (*shape)[0]);
+  if (!model.replaced.empty()) make();  // of that many tokens
   const std::optional<LoraOptions> lora = options.lora ? options.lora : read_lora_options(model.config);
   if (lora) add_adapters(model, *lora);
   return model;

@@ -25,7 +25,7 @@ struct PretrainedModel {
   // Adapter folders that load_parameters() reads after the weights. Several, or one with a name: sets that rows of a
   // batch choose from (models/nn/low_rank.h).
   std::vector<AdapterFolder> adapters;
-  std::map<std::string, Shape> replaced;  // OpenOptions'
+  std::map<std::string, Shape> replaced;  // what those folders have whole, by the tensors of `names`
 
   // The form of the folder's files, which save_pretrained() writes too.
   bool with_prefix = true;
